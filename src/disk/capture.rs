@@ -1,0 +1,207 @@
+//! What the holder of the writer lock may do below the data directory.
+
+use std::fs::File;
+use std::io::Write;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::append::AppendFile;
+use super::lock::WriterLock;
+use super::root::{DIR_MODE, FILE_MODE, Root};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The right to add to the data directory: make folders, append to ledgers and packs, publish
+/// small files whole. It can't change or remove what was published, apart from derived files and
+/// torn tails.
+#[derive(Debug, Clone, Copy)]
+pub struct Capture<'lock> {
+    lock: &'lock WriterLock,
+}
+
+impl<'lock> Capture<'lock> {
+    /// The right that comes with the writer lock.
+    #[must_use]
+    pub fn new(lock: &'lock WriterLock) -> Self {
+        Capture { lock }
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn root(&self) -> &'lock Root {
+        self.lock.root()
+    }
+
+    /// The writer lock this right came from.
+    #[must_use]
+    pub fn lock(&self) -> &'lock WriterLock {
+        self.lock
+    }
+
+    /// Makes a folder (mode 0700) and those above it; each new entry is synced in its parent.
+    ///
+    /// # Errors
+    /// `no-space`, `permission-denied` or `io`.
+    pub fn create_dir(&self, rel: &str) -> Result<()> {
+        let root = self.root();
+        let mut done = String::new();
+        for part in rel.split('/').filter(|p| !p.is_empty()) {
+            if !done.is_empty() {
+                done.push('/');
+            }
+            done.push_str(part);
+            let (dir, name) = root.parent(&done).map_err(|e| root.failed("open", &done, e))?;
+            match rustix::fs::mkdirat(&dir, name, DIR_MODE) {
+                Ok(()) => rustix::fs::fsync(&dir).map_err(|e| root.failed("sync", &done, e))?,
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(root.failed("create", &done, e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes `bytes` under `rel`, replacing what was there: whole or not at all, durable when
+    /// this returns.
+    ///
+    /// # Errors
+    /// `no-space`, `permission-denied` or `io`; the old file is then still there.
+    pub fn replace(&self, rel: &str, bytes: &[u8]) -> Result<()> {
+        self.publish(rel, bytes, true)
+    }
+
+    /// Publishes `bytes` under a name that nothing has yet: whole or not at all, durable when
+    /// this returns.
+    ///
+    /// # Errors
+    /// `target-exists` when something has the name; else as [`Capture::replace`].
+    pub fn create_new(&self, rel: &str, bytes: &[u8]) -> Result<()> {
+        self.publish(rel, bytes, false)
+    }
+
+    fn publish(&self, rel: &str, bytes: &[u8], over: bool) -> Result<()> {
+        let root = self.root();
+        let (dir, name) = root.parent(rel).map_err(|e| root.failed("open folder of", rel, e))?;
+        let taken = || {
+            Error::new(
+                ErrorKind::TargetExists,
+                format!("{} exists already", root.full(rel).display()),
+            )
+        };
+        if !over && rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Err(taken());
+        }
+        // One fixed temporary name per target: a crash leaves at most one, and the next writer,
+        // who holds the lock alone, overwrites it.
+        let temp = format!(".{name}.tmp");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(&dir, temp.as_str(), flags | OFlags::CLOEXEC, FILE_MODE)
+            .map_err(|e| root.failed("create", rel, e))?;
+        let mut file = File::from(fd);
+        let full = root.full(rel);
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .map_err(|e| Error::io("write", &full, e))
+            .and_then(|()| {
+                // The name was free a moment ago and only the lock's holder makes names here.
+                rustix::fs::renameat(&dir, temp.as_str(), &dir, name)
+                    .map_err(|e| root.failed("publish", rel, e))
+            });
+        if let Err(e) = written {
+            let _ = rustix::fs::unlinkat(&dir, temp.as_str(), AtFlags::empty());
+            return Err(e);
+        }
+        rustix::fs::fsync(&dir).map_err(|e| root.failed("sync folder of", rel, e))
+    }
+
+    /// Opens `rel` for appending and makes it when missing (mode 0600). The new name is durable
+    /// after [`Capture::sync_dir`] of its folder. Returns whether it was made.
+    ///
+    /// # Errors
+    /// `no-space`, `permission-denied` or `io`; `unsafe-target` when it is no regular file.
+    pub fn append(&self, rel: &str) -> Result<(AppendFile, bool)> {
+        let root = self.root();
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK;
+        let (fd, made) = match root.open_at(rel, flags, Mode::empty()) {
+            Ok(fd) => (fd, false),
+            Err(Errno::NOENT) => {
+                let flags = flags | OFlags::CREATE | OFlags::EXCL;
+                let fd = root
+                    .open_at(rel, flags, FILE_MODE)
+                    .map_err(|e| root.failed("create", rel, e))?;
+                (fd, true)
+            }
+            Err(e) => return Err(root.failed("open for appending", rel, e)),
+        };
+        let file = File::from(fd);
+        let full = root.full(rel);
+        let meta = file.metadata().map_err(|e| Error::io("stat", &full, e))?;
+        if !meta.is_file() {
+            return Err(Error::new(
+                ErrorKind::UnsafeTarget,
+                format!("{} is not a regular file", full.display()),
+            ));
+        }
+        Ok((AppendFile::new(file, full, meta.len()), made))
+    }
+
+    /// Makes the names in a folder durable.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn sync_dir(&self, rel: &str) -> Result<()> {
+        let root = self.root();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = root
+            .open_at(rel, flags, Mode::empty())
+            .map_err(|e| root.failed("open", rel, e))?;
+        rustix::fs::fsync(&fd).map_err(|e| root.failed("sync", rel, e))
+    }
+
+    /// Cuts `rel` to `len` bytes and syncs it. Only for a tail that nothing promises.
+    ///
+    /// # Errors
+    /// `io` or `permission-denied`.
+    pub fn drop_torn_tail(&self, rel: &str, len: u64) -> Result<()> {
+        let root = self.root();
+        let fd = root
+            .open_at(rel, OFlags::WRONLY, Mode::empty())
+            .map_err(|e| root.failed("open", rel, e))?;
+        rustix::fs::ftruncate(&fd, len).map_err(|e| root.failed("cut", rel, e))?;
+        rustix::fs::fsync(&fd).map_err(|e| root.failed("sync", rel, e))
+    }
+
+    /// Removes one file that can be made again from evidence, or that nothing was ever put in.
+    /// Gone already is fine.
+    ///
+    /// # Errors
+    /// `io` or `permission-denied`.
+    pub fn remove_derived(&self, rel: &str) -> Result<()> {
+        let root = self.root();
+        let (dir, name) = match root.parent(rel) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(e) => return Err(root.failed("remove", rel, e)),
+        };
+        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(root.failed("remove", rel, e)),
+        }
+    }
+
+    /// A scratch file inside the data directory that has no name: gone when it is closed, however
+    /// the process ends.
+    ///
+    /// # Errors
+    /// `no-space`, `permission-denied` or `io`.
+    pub fn scratch(&self) -> Result<File> {
+        let root = self.root();
+        let name = format!(".scratch-{}", std::process::id());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(root.fd(), name.as_str(), flags | OFlags::CLOEXEC, FILE_MODE)
+            .map_err(|e| root.failed("create", &name, e))?;
+        rustix::fs::unlinkat(root.fd(), name.as_str(), AtFlags::empty())
+            .map_err(|e| root.failed("unlink", &name, e))?;
+        Ok(File::from(fd))
+    }
+}

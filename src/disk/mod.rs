@@ -1,0 +1,19 @@
+//! The one door for writes. Nothing outside this module creates, changes, renames or removes a
+//! file (SQLite's own files apart, which `store::sqlite` opens).
+//!
+//! Everything below the data directory is reached through one descriptor, part by part and
+//! without following links, so a folder that is swapped for a link can't lead a write elsewhere.
+//! Reading functions are open to all; writing functions need a [`Capture`], which only the holder
+//! of the writer lock has.
+
+mod append;
+mod capture;
+mod handout;
+mod lock;
+mod root;
+
+pub use append::AppendFile;
+pub use capture::Capture;
+pub use handout::HandOut;
+pub use lock::{ArchiveExclusive, ArchiveShared, LockOwner, WriterLock, writer_owner};
+pub use root::{Entry, EntryKind, Root};

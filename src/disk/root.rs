@@ -1,0 +1,290 @@
+//! The data directory as one open descriptor; reading below it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Folders are for their owner alone.
+pub(super) const DIR_MODE: Mode = Mode::RWXU;
+/// Files are for their owner alone.
+pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+
+/// An open data directory. Paths given to its methods are relative, with `/` between parts, and
+/// never hold `..`.
+#[derive(Debug)]
+pub struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// What a folder entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Dir,
+    /// Anything else: link, FIFO, socket, device.
+    Other,
+}
+
+/// One entry of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name; names that are not UTF-8 are shown with U+FFFD and are never ours.
+    pub name: String,
+    /// What it is, without following links.
+    pub kind: EntryKind,
+}
+
+impl Root {
+    /// Opens the data directory, or `None` when nothing is there.
+    ///
+    /// # Errors
+    /// `permission-denied` or `io`; `unsafe-target` when the path is no folder.
+    pub fn open(path: &Path) -> Result<Option<Root>> {
+        let canonical = match std::fs::canonicalize(path) {
+            Ok(p) => p,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("open data directory", path, e)),
+        };
+        match rustix::fs::open(
+            &canonical,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
+            Ok(fd) => Ok(Some(Root { fd, path: canonical })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOTDIR) => Err(Error::new(
+                ErrorKind::UnsafeTarget,
+                format!("the data directory {} is not a folder", path.display()),
+            )
+            .with_hint("Name a folder with --data-dir or CASS_DATA_DIR.")),
+            Err(e) => Err(Error::io("open data directory", path, e.into())),
+        }
+    }
+
+    /// Opens the data directory and makes it, and the folders above it, when missing.
+    ///
+    /// # Errors
+    /// As [`Root::open`]; `permission-denied` or `no-space` when it can't be made.
+    pub fn open_or_create(path: &Path) -> Result<Root> {
+        if let Some(root) = Root::open(path)? {
+            return Ok(root);
+        }
+        #[allow(clippy::disallowed_types)] // the door itself
+        {
+            use std::os::unix::fs::DirBuilderExt;
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(path)
+                .map_err(|e| Error::io("create data directory", path, e))?;
+        }
+        Root::open(path)?.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Io,
+                format!("the data directory {} vanished while it was made", path.display()),
+            )
+        })
+    }
+
+    /// The canonical path of the data directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The absolute path of `rel`, for messages and for SQLite.
+    #[must_use]
+    pub fn full(&self, rel: &str) -> PathBuf {
+        self.path.join(rel)
+    }
+
+    pub(super) fn fd(&self) -> impl AsFd + '_ {
+        self.fd.as_fd()
+    }
+
+    /// Opens `rel` without following any link below the root.
+    pub(super) fn open_at(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        debug_assert!(!rel.starts_with('/') && rel.split('/').all(|p| p != ".."));
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::ResolveFlags;
+            let resolve =
+                ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            let rel = if rel.is_empty() { "." } else { rel };
+            match rustix::fs::openat2(&self.fd, rel, flags | OFlags::CLOEXEC, mode, resolve) {
+                Err(Errno::NOSYS) => {}
+                other => return other,
+            }
+        }
+        self.open_by_parts(rel, flags, mode)
+    }
+
+    fn open_by_parts(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        let dir = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = rustix::io::dup(&self.fd)?;
+        let mut parts = rel.split('/').filter(|p| !p.is_empty() && *p != ".").peekable();
+        while let Some(part) = parts.next() {
+            if part == ".." {
+                return Err(Errno::XDEV);
+            }
+            at = if parts.peek().is_some() {
+                rustix::fs::openat(&at, part, dir, Mode::empty())?
+            } else {
+                let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat(&at, part, flags, mode)?
+            };
+        }
+        Ok(at)
+    }
+
+    /// The folder that holds `rel`, opened, and the last part of `rel`.
+    pub(super) fn parent<'r>(&self, rel: &'r str) -> rustix::io::Result<(OwnedFd, &'r str)> {
+        let (dir, name) = rel.rsplit_once('/').unwrap_or(("", rel));
+        if name.is_empty() || name == "." || name == ".." {
+            return Err(Errno::INVAL);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        Ok((self.open_at(dir, flags, Mode::empty())?, name))
+    }
+
+    /// Opens a regular file for reading; `None` when nothing is there.
+    ///
+    /// # Errors
+    /// `io` or `permission-denied`; `unsafe-target` when it is no regular file.
+    pub fn open_file(&self, rel: &str) -> Result<Option<File>> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let fd = match self.open_at(rel, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::LOOP) => return Err(self.not_a_file(rel)),
+            Err(e) => return Err(self.failed("open", rel, e)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|e| self.failed("stat", rel, e))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(self.not_a_file(rel));
+        }
+        Ok(Some(File::from(fd)))
+    }
+
+    /// The bytes of a small file; `None` when nothing is there.
+    ///
+    /// # Errors
+    /// As [`Root::open_file`]; `io` when the file is longer than `limit` bytes.
+    pub fn read(&self, rel: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.open_file(rel)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|e| Error::io("read", &self.full(rel), e))?;
+        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!("{} is longer than {limit} bytes", self.full(rel).display()),
+            ));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The length of a regular file; `None` when nothing is there.
+    ///
+    /// # Errors
+    /// As [`Root::open_file`].
+    pub fn file_len(&self, rel: &str) -> Result<Option<u64>> {
+        let Some(file) = self.open_file(rel)? else {
+            return Ok(None);
+        };
+        let meta = file.metadata().map_err(|e| Error::io("stat", &self.full(rel), e))?;
+        Ok(Some(meta.len()))
+    }
+
+    /// Whether anything, of any kind, has this name.
+    ///
+    /// # Errors
+    /// `io` or `permission-denied`.
+    pub fn exists(&self, rel: &str) -> Result<bool> {
+        let (dir, name) = match self.parent(rel) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+            Err(e) => return Err(self.failed("look up", rel, e)),
+        };
+        match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(self.failed("look up", rel, e)),
+        }
+    }
+
+    /// The entries of a folder, sorted by name; `None` when nothing is there.
+    ///
+    /// # Errors
+    /// `io` or `permission-denied`.
+    pub fn list(&self, rel: &str) -> Result<Option<Vec<Entry>>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = match self.open_at(rel, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(e) => return Err(self.failed("list", rel, e)),
+        };
+        let dir = rustix::fs::Dir::read_from(&fd).map_err(|e| self.failed("list", rel, e))?;
+        let mut entries = Vec::new();
+        for entry in dir {
+            let entry = entry.map_err(|e| self.failed("list", rel, e))?;
+            let name = entry.file_name();
+            if name.to_bytes() == b"." || name.to_bytes() == b".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map(|s| FileType::from_raw_mode(s.st_mode))
+                    .unwrap_or(FileType::Unknown),
+                known => known,
+            };
+            entries.push(Entry {
+                name: std::ffi::OsStr::from_bytes(name.to_bytes())
+                    .to_string_lossy()
+                    .into_owned(),
+                kind: match kind {
+                    FileType::RegularFile => EntryKind::File,
+                    FileType::Directory => EntryKind::Dir,
+                    _ => EntryKind::Other,
+                },
+            });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Some(entries))
+    }
+
+    /// Bytes free for this user on the data directory's file system.
+    ///
+    /// # Errors
+    /// `io` when the file system does not answer.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let v = rustix::fs::fstatvfs(&self.fd)
+            .map_err(|e| Error::io("ask for free space of", &self.path, e.into()))?;
+        Ok(v.f_bavail.saturating_mul(v.f_frsize))
+    }
+
+    pub(super) fn failed(&self, doing: &str, rel: &str, e: Errno) -> Error {
+        Error::io(doing, &self.full(rel), e.into())
+    }
+
+    fn not_a_file(&self, rel: &str) -> Error {
+        Error::new(
+            ErrorKind::UnsafeTarget,
+            format!("{} is not a regular file", self.full(rel).display()),
+        )
+        .with_hint("Something else put it there; move it away by hand.")
+    }
+}

@@ -1,0 +1,1 @@
+//! From the files of harnesses to rows: capture first, parse second.

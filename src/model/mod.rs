@@ -1,0 +1,7 @@
+//! Plain data: identities, digests, findings. No input or output.
+
+pub mod digest;
+pub mod path;
+pub mod provider;
+pub mod source;
+pub mod record;

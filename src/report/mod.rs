@@ -1,0 +1,1 @@
+//! The output contract: documents and their schemas.

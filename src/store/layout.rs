@@ -1,0 +1,54 @@
+//! Every path below the data directory, in one place. All are relative to it.
+
+use crate::model::source::SourceKey;
+
+/// Names the live generation.
+pub const CURRENT: &str = "CURRENT";
+/// Folder of the archive generations.
+pub const GENERATIONS: &str = "generations";
+/// File name of an archive inside its generation.
+pub const ARCHIVE_DB: &str = "agent_search.db";
+/// File name of a generation's manifest.
+pub const MANIFEST: &str = "manifest.json";
+/// Layout version of the mirror.
+pub const MIRROR_FORMAT: &str = "raw-mirror/FORMAT";
+/// Folder of the mirror.
+pub const MIRROR: &str = "raw-mirror";
+/// Folder of the packs.
+pub const PACKS: &str = "raw-mirror/packs";
+/// Folder of the capture ledgers.
+pub const LEDGERS: &str = "raw-mirror/sources";
+/// Folder of the derived mirror index.
+pub const MIRROR_INDEX: &str = "raw-mirror/index";
+/// The derived mirror index: object to pack position, and each source's ledger head.
+pub const MIRROR_INDEX_DB: &str = "raw-mirror/index/mirror.db";
+/// The coverage ledger.
+pub const COVERAGE: &str = "coverage.jsonl";
+/// Folder of the doctor's own records.
+pub const DOCTOR: &str = "doctor";
+/// Dated attestations of deep checks.
+pub const ATTESTATIONS: &str = "doctor/attestations";
+
+/// The archive of a generation.
+#[must_use]
+pub fn archive_db(generation: &str) -> String {
+    format!("{GENERATIONS}/{generation}/{ARCHIVE_DB}")
+}
+
+/// The manifest of a generation.
+#[must_use]
+pub fn manifest(generation: &str) -> String {
+    format!("{GENERATIONS}/{generation}/{MANIFEST}")
+}
+
+/// The pack with number `n`.
+#[must_use]
+pub fn pack(n: u32) -> String {
+    format!("{PACKS}/{n:08}.pack")
+}
+
+/// The capture ledger of a source.
+#[must_use]
+pub fn ledger(key: SourceKey) -> String {
+    format!("{LEDGERS}/{key}.jsonl")
+}

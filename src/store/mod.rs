@@ -1,0 +1,3 @@
+//! The formats on disk: mirror, archive, ledgers. Reading is open; writing needs a `Capture`.
+
+pub mod layout;
