@@ -3,5 +3,5 @@
 pub mod digest;
 pub mod path;
 pub mod provider;
-pub mod source;
 pub mod record;
+pub mod source;
