@@ -1,0 +1,1 @@
+//! What each harness writes: one reader a harness.
