@@ -86,48 +86,68 @@ struct Area {
     rel: &'static str,
     /// Project folders directly below may be links.
     linked_projects: bool,
-    classify: fn(&Path) -> Option<FileUse>,
-}
-
-fn extension_is(path: &Path, wanted: &str) -> bool {
-    path.extension()
-        .is_some_and(|e| e.as_encoded_bytes() == wanted.as_bytes())
+    classify: fn(Provider, &Path) -> Option<FileUse>,
 }
 
 fn name_of(path: &Path) -> &[u8] {
     path.file_name().map_or(&[][..], |n| n.as_encoded_bytes())
 }
 
-fn claude_project_file(path: &Path) -> Option<FileUse> {
-    if extension_is(path, "jsonl") {
-        return Some(FileUse::Session);
-    }
-    let in_results = path
-        .parent()
-        .and_then(Path::file_name)
-        .is_some_and(|n| n.as_encoded_bytes() == b"tool-results");
-    (in_results || extension_is(path, "json")).then_some(FileUse::Evidence)
-}
-
-fn evidence(_: &Path) -> Option<FileUse> {
-    Some(FileUse::Evidence)
-}
-
-fn rollout(path: &Path) -> Option<FileUse> {
+/// What a file is to `provider`, by its name alone; `None` for a file that is not taken. Holds for
+/// files that are gone, too.
+#[must_use]
+pub fn usage(provider: Provider, path: &Path) -> Option<FileUse> {
     let name = name_of(path);
-    (name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst")).then_some(FileUse::Session)
+    match provider {
+        Provider::Claude => {
+            let is_log = name.ends_with(b".jsonl");
+            // A workflow's journal names its agents; their own files hold what they said.
+            let area = path.ancestors().skip(1).map(name_of).find(|n| {
+                matches!(
+                    *n,
+                    b"projects" | b"todos" | b"tasks" | b"plans" | b"file-history"
+                )
+            });
+            if is_log
+                && area == Some(b"projects")
+                && name != b"history.jsonl"
+                && name != b"journal.jsonl"
+            {
+                return Some(FileUse::Session);
+            }
+            let in_results = path.parent().map(name_of) == Some(b"tool-results");
+            (is_log || in_results || name.ends_with(b".json")).then_some(FileUse::Evidence)
+        }
+        Provider::Codex => {
+            if matches!(name, b"history.jsonl" | b"session_index.jsonl") {
+                return Some(FileUse::Evidence);
+            }
+            if name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") {
+                return Some(FileUse::Session);
+            }
+            (name.starts_with(b"state_") && name.ends_with(b".sqlite")).then_some(FileUse::Evidence)
+        }
+    }
 }
 
-/// Files directly in a root: single names, and SQLite databases by prefix.
-fn top_file(provider: Provider, name: &[u8]) -> Option<FileUse> {
-    let known = match provider {
+/// Whether a file directly in a root is taken.
+fn is_top_file(provider: Provider, name: &[u8]) -> bool {
+    match provider {
         Provider::Claude => name == b"history.jsonl",
         Provider::Codex => {
             matches!(name, b"history.jsonl" | b"session_index.jsonl")
                 || (name.starts_with(b"state_") && name.ends_with(b".sqlite"))
         }
-    };
-    known.then_some(FileUse::Evidence)
+    }
+}
+
+/// Whether every file below an area is taken, whatever its name.
+fn evidence(_: Provider, _: &Path) -> Option<FileUse> {
+    Some(FileUse::Evidence)
+}
+
+fn session_only(provider: Provider, path: &Path) -> Option<FileUse> {
+    usage(provider, path).filter(|u| *u == FileUse::Session)
 }
 
 fn areas(provider: Provider) -> &'static [Area] {
@@ -135,7 +155,7 @@ fn areas(provider: Provider) -> &'static [Area] {
         Area {
             rel: "projects",
             linked_projects: true,
-            classify: claude_project_file,
+            classify: usage,
         },
         Area {
             rel: "todos",
@@ -162,12 +182,12 @@ fn areas(provider: Provider) -> &'static [Area] {
         Area {
             rel: "sessions",
             linked_projects: true,
-            classify: rollout,
+            classify: session_only,
         },
         Area {
             rel: "archived_sessions",
             linked_projects: false,
-            classify: rollout,
+            classify: session_only,
         },
     ];
     match provider {
@@ -198,10 +218,10 @@ pub fn walk(root: &ProviderRoot, config: &Config, met: &mut dyn FnMut(Met)) -> R
         .collect();
     names.sort();
     for name in names {
-        let Some(usage) = top_file(root.provider, name.as_encoded_bytes()) else {
-            continue;
-        };
-        take(root, &root.path, &root.path.join(name), usage, config, met);
+        if is_top_file(root.provider, name.as_encoded_bytes()) {
+            let path = root.path.join(name);
+            take(root, &root.path, &path, FileUse::Evidence, config, met);
+        }
     }
 
     let mut seen: BTreeSet<(u64, u64)> = BTreeSet::new();
@@ -332,7 +352,7 @@ fn descend(
                 _ => {}
             }
         }
-        if let Some(usage) = (area.classify)(path) {
+        if let Some(usage) = (area.classify)(root.provider, path) {
             take(root, top, path, usage, config, met);
         } else if kind.is_symlink() {
             met(Met::Odd {

@@ -31,7 +31,11 @@ pub fn open<'r>(
     from: Option<ResumePoint>,
 ) -> SourceParser<'r> {
     SourceParser {
-        from: from.unwrap_or(ResumePoint { offset: 0, line: 1, state: Vec::new() }),
+        from: from.unwrap_or(ResumePoint {
+            offset: 0,
+            line: 1,
+            state: Vec::new(),
+        }),
         marker: std::marker::PhantomData,
     }
 }
