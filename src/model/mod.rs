@@ -1,7 +1,12 @@
 //! Plain data: identities, digests, findings. No input or output.
 
+pub mod check;
 pub mod digest;
+pub mod finding;
+pub mod interrupt;
+pub mod next;
 pub mod path;
 pub mod provider;
 pub mod record;
 pub mod source;
+pub mod verdict;

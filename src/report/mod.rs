@@ -1,1 +1,9 @@
-//! The output contract: documents and their schemas.
+//! The output contract: documents and their schemas. One file a command; every type here exists to
+//! be serialised, holds sorted lists and no floats, and is registered in [`registry`].
+
+pub mod check;
+mod check_build;
+pub mod envelope;
+pub mod time;
+
+pub use check_build::{CheckRun, MAX_BYTES, check_report};
