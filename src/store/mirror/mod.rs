@@ -16,11 +16,23 @@
 //! is the [`MirrorReader`]'s; never open one in a process that has a writer open: the writer hands
 //! out contents itself.
 
+mod build;
+mod chunk;
+mod content;
+mod index;
+mod ledger;
+mod pack;
 mod reader;
+mod recipe;
+mod record;
+mod recover;
+mod store;
+mod survey;
 mod types;
 mod writer;
 
-pub use reader::{ContentReader, MirrorReader};
+pub use content::ContentReader;
+pub use reader::MirrorReader;
 pub use types::{
     Added, CaptureLine, CaptureMeta, GroupMember, Head, MirrorProblem, ProblemKind, Shape,
     SourceIdent, StatGate, VerifySummary,

@@ -1,10 +1,9 @@
 //! Reading the mirror without a trace.
 
-use std::io::Read;
-use std::marker::PhantomData;
 use std::path::Path;
 
 use super::types::{CaptureLine, Head, MirrorProblem, SourceIdent, VerifySummary};
+use super::ContentReader;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
@@ -103,29 +102,3 @@ impl<'r> MirrorReader<'r> {
     }
 }
 
-/// One content, read from its start or from any offset, in flat memory.
-#[derive(Debug)]
-pub struct ContentReader<'r> {
-    root: PhantomData<&'r Root>,
-}
-
-impl ContentReader<'_> {
-    /// Bytes of the content.
-    #[must_use]
-    pub fn content_len(&self) -> u64 {
-        let _ = self.root;
-        0
-    }
-}
-
-impl Read for ContentReader<'_> {
-    fn read(&mut self, _buf: &mut [u8]) -> std::io::Result<usize> {
-        Err(std::io::Error::other(later()))
-    }
-}
-
-impl std::io::Seek for ContentReader<'_> {
-    fn seek(&mut self, _pos: std::io::SeekFrom) -> std::io::Result<u64> {
-        Err(std::io::Error::other(later()))
-    }
-}
