@@ -160,3 +160,14 @@ pub struct Locator {
     /// Line of the first byte, counted from 1.
     pub line: u64,
 }
+
+/// What follows the messages in the document that [`ExportJsonBody`] describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ExportJsonTail {
+    /// How many messages there are.
+    pub messages_total: u64,
+}
+
+impl Body for ExportJsonTail {
+    const NAME: &'static str = ExportJsonBody::NAME;
+}

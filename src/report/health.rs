@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::OwnerBlock;
-use super::envelope::Body;
+use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use crate::exit::ExitCodeKind;
+use crate::model::finding::RiskLevel;
+use crate::model::next::Next;
 
 /// The state in a few fields. Says nothing about content: `doctor check` does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -93,4 +96,41 @@ pub enum MirrorHealth {
     TooNew,
     /// Its `FORMAT` can't be read.
     Unreadable,
+}
+
+/// The document, from what was seen.
+#[must_use]
+pub fn health_report(mut body: HealthBody, site: &Site) -> Report<HealthBody> {
+    let incompatible = body.data_dir == DataDirState::Foreign
+        || body.archive == ArchiveHealth::TooNew
+        || body.mirror == MirrorHealth::TooNew;
+    let broken = body.data_dir == DataDirState::Unreadable
+        || matches!(body.archive, ArchiveHealth::Missing | ArchiveHealth::Unreadable)
+        || body.commits == CommitsHealth::Lost
+        || body.mirror == MirrorHealth::Unreadable;
+    let unknown =
+        body.archive == ArchiveHealth::Unknown || body.commits == CommitsHealth::Unknown;
+    let fresh = matches!(body.data_dir, DataDirState::Absent | DataDirState::Empty);
+    body.healthy = !(incompatible || broken || unknown || fresh);
+    let (status, risk, kind, exit, next) = if incompatible {
+        let kind = OutcomeKind::RepairRefused;
+        (Status::Error, RiskLevel::Unknown, kind, ExitCodeKind::Incompatible, None)
+    } else if broken {
+        let kind = OutcomeKind::OkReadOnlyDiagnosed;
+        (Status::Error, RiskLevel::High, kind, ExitCodeKind::HealthFailure, Some(Next::Check))
+    } else if fresh {
+        let kind = OutcomeKind::OkNoActionNeeded;
+        (Status::NotInitialized, RiskLevel::None, kind, ExitCodeKind::Success, Some(Next::Index))
+    } else if unknown {
+        let kind = OutcomeKind::Incomplete;
+        (Status::Unknown, RiskLevel::Unknown, kind, ExitCodeKind::Incomplete, Some(Next::Check))
+    } else {
+        let kind = OutcomeKind::OkNoActionNeeded;
+        (Status::Ok, RiskLevel::None, kind, ExitCodeKind::Success, None)
+    };
+    let next: Vec<Next> = next.into_iter().collect();
+    let mut report =
+        Report::new(status, OperationOutcome::new(kind, exit), body).recommending(&next, site);
+    report.risk_level = risk;
+    report
 }

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::envelope::Body;
+use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use crate::error::Error;
+use crate::exit::ExitCodeKind;
 use crate::model::path::PathText;
 use crate::model::provider::Provider;
 
@@ -126,3 +128,62 @@ pub struct IndexFailure {
 
 /// How many failures a document lists.
 pub const MAX_FAILURES: usize = 20;
+
+/// The document, from what was done and what ended or limited it.
+#[must_use]
+pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> Report<IndexBody> {
+    body.providers.sort_by_key(|p| p.provider.as_str());
+    body.failures.sort_by(|a, b| {
+        (a.provider.as_str(), &a.path).cmp(&(b.provider.as_str(), &b.path))
+    });
+    body.failures_total = body
+        .failures_total
+        .max(u64::try_from(body.failures.len()).unwrap_or(u64::MAX));
+    body.failures.truncate(MAX_FAILURES);
+    body.failures_truncated =
+        u64::try_from(body.failures.len()).unwrap_or(u64::MAX) < body.failures_total;
+    for failure in &mut body.failures {
+        failure.message = site.redact(&failure.message);
+    }
+    let archived = body.archived.as_ref();
+    let changed = body.captured.captures > 0
+        || archived.is_some_and(|a| a.created || a.commits > 0 || a.backfilled > 0);
+    let (status, kind) = if changed {
+        (Status::Applied, OutcomeKind::Fixed)
+    } else {
+        (Status::NoOp, OutcomeKind::OkNoActionNeeded)
+    };
+    let report =
+        Report::new(status, OperationOutcome::new(kind, ExitCodeKind::Success), body);
+    match error {
+        None => report,
+        Some(error) => report.failing(error, true, site),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_run_that_changed_nothing_is_a_no_op() {
+        let r = index_report(IndexBody::default(), None, &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::NoOp, 0));
+        let mut body = IndexBody::default();
+        body.captured.captures = 1;
+        let r = index_report(body, None, &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Applied, 0));
+    }
+
+    #[test]
+    fn a_run_that_failed_in_part_keeps_what_it_did_and_says_so() {
+        let mut body = IndexBody::default();
+        body.captured.captures = 3;
+        let error = Error::new(ErrorKind::SourcesFailed, "1 source failed");
+        let r = index_report(body, Some(&error), &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Partial, 8));
+        assert!(r.err.is_some());
+        assert_eq!(r.body.captured.captures, 3);
+    }
+}

@@ -4,9 +4,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::MirrorBlock;
-use super::envelope::Body;
+use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use crate::error::{Error, ErrorKind};
+use crate::exit::ExitCodeKind;
+use crate::model::finding::RiskLevel;
+use crate::model::interrupt::Signal;
+use crate::model::next::{Next, NextId};
 use crate::model::path::PathText;
 use crate::model::provider::Provider;
+use crate::model::verdict::MirrorState;
 
 /// Whether the mirror keeps what its ledgers promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -143,4 +149,56 @@ pub struct MirrorGetBody {
 
 impl Body for MirrorGetBody {
     const NAME: &'static str = "mirror-get";
+}
+
+/// The document, from what was found and the signal that ended it early.
+#[must_use]
+pub fn mirror_verify_report(
+    mut body: MirrorVerifyBody,
+    interrupted: Option<Signal>,
+    site: &Site,
+) -> Report<MirrorVerifyBody> {
+    let loses = body.problems.iter().any(|p| p.loses_capture)
+        || body.raw_mirror.status == MirrorState::Corrupt;
+    // What costs a capture comes first, so that a cut list still shows it.
+    body.problems.sort_by(|a, b| {
+        let key = |p: &MirrorProblemEntry| {
+            (!p.loses_capture, p.file.clone(), p.offset, p.source.clone(), p.seq, p.code.clone())
+        };
+        key(a).cmp(&key(b))
+    });
+    let listed = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    body.problems_total = body.problems_total.max(listed(body.problems.len()));
+    body.problems.truncate(MAX_PROBLEMS);
+    body.problems_truncated = listed(body.problems.len()) < body.problems_total;
+    let problems = body.problems_total;
+    let deep = body.deep;
+    let complete = body.complete;
+    let report = Report::ok(body);
+    if loses {
+        let error = Error::new(
+            ErrorKind::MirrorDamaged,
+            format!("{problems} problems; a captured version can't be read"),
+        )
+        .with_hint("A source that still exists heals it: index again, then verify again.")
+        .with_hint_argv(Next::IndexFull.argv());
+        return report
+            .recommending(&[Next::IndexFull, Next::CheckDeep], site)
+            .failing_keeping_next(&error, site);
+    }
+    if let Some(signal) = interrupted.filter(|_| !complete) {
+        return report.failing(&signal.error(), false, site);
+    }
+    let mut report = report;
+    if problems > 0 {
+        report.status = Status::Warn;
+        report.risk_level = RiskLevel::Low;
+        report.operation_outcome =
+            OperationOutcome::new(OutcomeKind::OkReadOnlyDiagnosed, ExitCodeKind::Success);
+        report = report.recommending(&[Next::Index], site);
+    } else if !deep {
+        report = report.recommending(&[Next::MirrorVerifyDeep], site);
+        report.recommended_action = NextId::None;
+    }
+    report
 }
