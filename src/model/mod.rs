@@ -6,6 +6,7 @@ pub mod finding;
 pub mod interrupt;
 pub mod next;
 pub mod path;
+pub mod progress;
 pub mod provider;
 pub mod record;
 pub mod source;

@@ -52,6 +52,8 @@ pub struct CheckRun {
     pub interrupted: Option<Signal>,
     /// Now, milliseconds since the Unix epoch.
     pub now_ms: i64,
+    /// The checks that were asked for.
+    pub asked: Vec<CheckId>,
 }
 
 /// The document. Checks without a result are listed as skipped: `excluded`, or by the budget or
@@ -129,6 +131,9 @@ fn complete(results: Vec<CheckResult>, run: &CheckRun) -> Vec<CheckResult> {
                     CheckResult::skipped(id, SkipReason::Excluded, None)
                 }
                 Some(result) => result,
+                None if !run.asked.contains(&id) => {
+                    CheckResult::skipped(id, SkipReason::Excluded, None)
+                }
                 None => CheckResult::skipped(id, reason, None),
             }
         })
@@ -437,6 +442,7 @@ mod tests {
             timed_out: false,
             interrupted: None,
             now_ms: 1_700_000_000_000,
+            asked: CheckId::ALL.to_vec(),
         }
     }
 
@@ -544,7 +550,7 @@ mod tests {
         ];
         let a = check_report(results.clone(), facts.clone(), &fixed, &Site::plain());
         facts.storage.available_bytes = Some(1);
-        let later = CheckRun { elapsed_ms: 99, now_ms: 5, ..fixed };
+        let later = CheckRun { elapsed_ms: 99, now_ms: 5, ..fixed.clone() };
         let b = check_report(results, facts, &later, &Site::plain());
         assert_eq!(serde_json::to_string(&a).unwrap(), serde_json::to_string(&b).unwrap());
         assert_eq!(a.status, Status::Ok);

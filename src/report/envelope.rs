@@ -356,6 +356,18 @@ impl<T: Body> Report<T> {
     }
 }
 
+impl<T: Body> Report<T> {
+    /// As [`Report::failing`], for a read-only command that knows better what to do next.
+    #[must_use]
+    pub fn failing_keeping_next(self, error: &Error, site: &Site) -> Self {
+        let (action, commands) = (self.recommended_action, self.recommended_commands.clone());
+        let mut report = self.failing(error, false, site);
+        report.recommended_action = action;
+        report.recommended_commands = commands;
+        report
+    }
+}
+
 impl Report<NoBody> {
     /// The document of a command that could do nothing.
     #[must_use]

@@ -4,6 +4,13 @@
 pub mod check;
 mod check_build;
 pub mod envelope;
+pub mod export;
+pub mod health;
+pub mod index;
+pub mod introspect;
+pub mod mirror;
+pub mod registry;
+pub mod sessions;
 pub mod time;
 
 pub use check_build::{CheckRun, MAX_BYTES, check_report};
