@@ -157,7 +157,7 @@ for ((round = 1; round <= rounds; round++)); do
   cp --sparse=always "$top/disk.img" "$top/cut.img"
   kill -KILL -- "-$writer"
   [ -z "$flusher" ] || wait "$flusher" || true
-  wait "$writer" 2>/dev/null || true
+  { wait "$writer"; } 2>/dev/null || true
   writer=
   unmount "$live"
   mount -o loop "$top/cut.img" "$cut"
