@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::group;
-use crate::ingest::monitor::{Monitor, Progress, Stage};
+use crate::ingest::watch::Watch;
 use crate::ingest::read::{self, StableReader, TRIES};
 use crate::model::digest::Digest;
 use crate::model::source::{LOCAL, SourceKey};
@@ -79,8 +79,8 @@ pub struct CaptureOutcome {
     pub roots: Vec<(ProviderRoot, RootState, u64)>,
     /// What could not be read, and what was met.
     pub problems: Vec<Problem>,
-    /// Whether it ended early because it was told to.
-    pub stopped: bool,
+    /// Files that were not read because the run was told to end.
+    pub not_reached: u64,
 }
 
 /// What of the mirror's heads decides whether a file is read.
@@ -108,7 +108,7 @@ pub fn capture(
     mirror: &mut MirrorWriter<'_>,
     free_bytes: u64,
     full: bool,
-    monitor: &mut dyn Monitor,
+    watch: Watch<'_>,
 ) -> Result<CaptureOutcome> {
     let mut out = CaptureOutcome::default();
     let mut known: HashMap<SourceKey, Known> = HashMap::new();
@@ -129,23 +129,14 @@ pub fn capture(
     // What is left was captured once and was not met.
     out.gone = known.len() as u64;
 
-    let total = jobs.len() as u64;
-    let bytes_total = jobs.iter().map(|j| j.1.gate.size).sum();
     check_room(&jobs, free_bytes)?;
-    let mut progress = Progress {
-        stage: Stage::Capture,
-        done: 0,
-        total,
-        bytes: 0,
-        bytes_total,
-    };
-    monitor.progress(progress);
+    watch.progress.phase("capture", Some(jobs.len() as u64));
 
     let mut jobs = jobs.into_iter().map(|(_, job)| job).peekable();
     let mut window: Vec<Job> = Vec::new();
     while jobs.peek().is_some() {
-        if monitor.stop() {
-            out.stopped = true;
+        if watch.interrupt.pending().is_some() {
+            out.not_reached = jobs.count() as u64;
             break;
         }
         window.clear();
@@ -172,9 +163,7 @@ pub fn capture(
             }
             _ => small(mirror, env, &window, &mut out)?,
         }
-        progress.done += count;
-        progress.bytes += sizes;
-        monitor.progress(progress);
+        watch.progress.advance(count, sizes);
     }
     mirror.flush()?;
     Ok(out)

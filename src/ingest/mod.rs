@@ -2,7 +2,7 @@
 
 pub mod capture;
 pub mod group;
-pub mod monitor;
 pub mod parse;
 pub mod provider;
 pub mod read;
+pub mod watch;
