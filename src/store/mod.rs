@@ -1,3 +1,4 @@
 //! The formats on disk: mirror, archive, ledgers. Reading is open; writing needs a `Capture`.
 
 pub mod layout;
+pub mod sqlite;
