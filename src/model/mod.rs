@@ -1,7 +1,8 @@
 //! Plain data: identities, digests, findings. No input or output.
 
+pub mod conversation;
 pub mod digest;
 pub mod path;
 pub mod provider;
-pub mod source;
 pub mod record;
+pub mod source;

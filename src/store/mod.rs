@@ -1,4 +1,7 @@
 //! The formats on disk: mirror, archive, ledgers. Reading is open; writing needs a `Capture`.
 
+pub mod archive;
+pub mod coverage;
+pub mod generation;
 pub mod layout;
 pub mod sqlite;

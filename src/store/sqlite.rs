@@ -93,7 +93,9 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
         harden(&conn)?;
         conn.pragma_update(None, "query_only", true)?;
         // Opening is lazy; this is the first read.
-        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))?;
+        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+            row.get::<_, i64>(0)
+        })?;
         Ok(())
     };
     set().map_err(|e| failed("read", path, e))?;
@@ -107,7 +109,9 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
 pub fn checkpoint(conn: &Connection, _lock: &ArchiveExclusive) -> Result<()> {
     let path = conn.path().map(PathBuf::from).unwrap_or_default();
     let busy = conn
-        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+            row.get::<_, i64>(0)
+        })
         .map_err(|e| failed("checkpoint", &path, e))?;
     if busy != 0 {
         return Err(Error::new(
@@ -194,7 +198,10 @@ fn present(path: &Path) -> Result<bool> {
 }
 
 fn missing(path: &Path) -> Error {
-    Error::new(ErrorKind::ArchiveMissing, format!("{} is not there", path.display()))
+    Error::new(
+        ErrorKind::ArchiveMissing,
+        format!("{} is not there", path.display()),
+    )
 }
 
 #[cfg(test)]
@@ -211,7 +218,11 @@ mod tests {
         for entry in walkdir::WalkDir::new(dir).sort_by_file_name() {
             let entry = entry.unwrap();
             let meta = entry.metadata().unwrap();
-            let bytes = if meta.is_file() { std::fs::read(entry.path()).unwrap() } else { vec![] };
+            let bytes = if meta.is_file() {
+                std::fs::read(entry.path()).unwrap()
+            } else {
+                vec![]
+            };
             seen.push((
                 entry.path().to_path_buf(),
                 meta.mode(),
@@ -225,7 +236,8 @@ mod tests {
 
     fn rows(path: &Path) -> i64 {
         let conn = open_read(path).unwrap().unwrap();
-        conn.query_row("SELECT count(*) FROM t", [], |r| r.get(0)).unwrap()
+        conn.query_row("SELECT count(*) FROM t", [], |r| r.get(0))
+            .unwrap()
     }
 
     /// Two committed rows, one of them only in the WAL, and the locks of a data directory.
@@ -235,7 +247,8 @@ mod tests {
         let path = dir.join("odd name %#?é.db");
         let conn = open_write(&path, true).unwrap();
         conn.execute_batch("CREATE TABLE t(x) STRICT").unwrap_err();
-        conn.execute_batch("CREATE TABLE t(x INTEGER) STRICT; INSERT INTO t VALUES (1)").unwrap();
+        conn.execute_batch("CREATE TABLE t(x INTEGER) STRICT; INSERT INTO t VALUES (1)")
+            .unwrap();
         let exclusive = ArchiveExclusive::try_acquire(&lock).unwrap().unwrap();
         checkpoint(&conn, &exclusive).unwrap();
         conn.execute_batch("INSERT INTO t VALUES (2)").unwrap();
@@ -269,7 +282,10 @@ mod tests {
             }
             let before = tree(dir.path());
             assert_eq!(rows(&path), expected, "{state}");
-            assert!(tree(dir.path()) == before, "{state}: reading changed something");
+            assert!(
+                tree(dir.path()) == before,
+                "{state}: reading changed something"
+            );
         }
         std::fs::write(&wal, wal_bytes).unwrap();
         assert_eq!(rows(&path), 2);
@@ -280,10 +296,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db");
         assert!(open_read(&path).unwrap().is_none());
-        assert_eq!(open_write(&path, false).unwrap_err().kind(), ErrorKind::ArchiveMissing);
+        assert_eq!(
+            open_write(&path, false).unwrap_err().kind(),
+            ErrorKind::ArchiveMissing
+        );
         std::fs::write(&path, vec![7u8; 8192]).unwrap();
-        assert_eq!(open_read(&path).unwrap_err().kind(), ErrorKind::ArchiveCorrupt);
-        assert_eq!(open_write(&path, false).unwrap_err().kind(), ErrorKind::ArchiveCorrupt);
+        assert_eq!(
+            open_read(&path).unwrap_err().kind(),
+            ErrorKind::ArchiveCorrupt
+        );
+        assert_eq!(
+            open_write(&path, false).unwrap_err().kind(),
+            ErrorKind::ArchiveCorrupt
+        );
     }
 
     #[test]
@@ -293,7 +318,8 @@ mod tests {
         let writer = open_write(&path, false).unwrap();
         let reader = open_read(&path).unwrap().unwrap();
         let count = |c: &Connection| -> i64 {
-            c.query_row("SELECT count(*) FROM t", [], |r| r.get(0)).unwrap()
+            c.query_row("SELECT count(*) FROM t", [], |r| r.get(0))
+                .unwrap()
         };
         reader.execute_batch("BEGIN").unwrap();
         assert_eq!(count(&reader), 2);
@@ -325,7 +351,14 @@ mod tests {
         mode(dir.path(), 0o755);
         for entry in walkdir::WalkDir::new(&data).contents_first(true) {
             let entry = entry.unwrap();
-            mode(entry.path(), if entry.file_type().is_dir() { 0o555 } else { 0o444 });
+            mode(
+                entry.path(),
+                if entry.file_type().is_dir() {
+                    0o555
+                } else {
+                    0o444
+                },
+            );
         }
         let before = tree(&data);
         if rustix::process::geteuid().is_root() {
@@ -335,7 +368,10 @@ mod tests {
             let status = std::process::Command::new("setpriv")
                 .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
                 .arg(&exe)
-                .args(["--exact", "store::sqlite::tests::a_folder_without_write_permission_can_be_read"])
+                .args([
+                    "--exact",
+                    "store::sqlite::tests::a_folder_without_write_permission_can_be_read",
+                ])
                 .env(AGAIN, &path)
                 .stdout(std::process::Stdio::null())
                 .status();
