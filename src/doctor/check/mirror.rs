@@ -120,7 +120,6 @@ fn finding(p: &MirrorProblem) -> Finding {
         ProblemKind::Pack => (IDS[1], "pack-damaged"),
         ProblemKind::TornPack => (IDS[1], "pack-torn"),
         ProblemKind::Object => (IDS[1], "object-damaged"),
-        _ => (IDS[1], "damaged"),
     };
     let severity = match p.kind {
         k if k.harmless() => Severity::Info,
