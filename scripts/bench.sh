@@ -1,0 +1,207 @@
+#!/usr/bin/env bash
+# Measures what cass costs, each figure as a ratio to its parts (or to restic, borg, sqlite3, where
+# they are installed) on the same bytes in the same run. Absolute numbers say little: another
+# process on the machine moves them by half.
+#
+#   scripts/bench.sh [small|full]
+#
+# small: 300 sessions, 30,000 messages (36 MB), one minute. full: 10,000 sessions, 1,000,000
+# messages (1.2 GB), and a source of 500 MB; about 20 minutes and 8 GB of disk on 2 cores.
+# Knobs: BENCH_DIR (default: a folder under $TMPDIR, removed at the end), KEEP=1, CASS (a built binary).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C
+
+size=${1:-small}
+case $size in
+small) sessions=300 messages=30000 quarter=75 big_messages=12000 spawns=30 ;;
+full) sessions=10000 messages=1000000 quarter=2500 big_messages=420000 spawns=50 ;;
+*)
+  echo "use: scripts/bench.sh [small|full]" >&2
+  exit 2
+  ;;
+esac
+
+cargo build --quiet --release --locked --bin cass --example corpus --example parts
+target=${CARGO_TARGET_DIR:-target}
+target=$(cd "$target/release" && pwd)
+cass=${CASS:-$target/cass} corpus=$target/examples/corpus parts=$target/examples/parts
+
+made=
+if [ -z "${BENCH_DIR:-}" ]; then
+  BENCH_DIR=$(mktemp -d "${TMPDIR:-/tmp}/cass-bench.XXXXXX")
+  made=1
+fi
+dir=$BENCH_DIR
+mkdir -p "$dir"
+finish() { [ -z "$made" ] || [ "${KEEP:-0}" = 1 ] || rm -rf "$dir"; }
+trap finish EXIT
+
+# Nothing of the caller's own harnesses may be read.
+unset CLAUDE_CONFIG_DIR CODEX_HOME XDG_DATA_HOME XDG_CONFIG_HOME CASS_DATA_DIR CASS_CONFIG_DIR
+
+table=$dir/table.tsv
+: >"$table"
+# row FIGURE MEASURED UNIT REFERENCE REFERENCE-NAME RELATION(le|ge) TARGET
+# The ratio is measured/reference; for `ge` it is reference/measured, so that more is better.
+row() {
+  awk -v OFS='\t' -v f="$1" -v m="$2" -v u="$3" -v r="$4" -v n="$5" -v rel="$6" -v t="$7" 'BEGIN {
+    q = rel == "le" ? (r > 0 ? m / r : 0) : (m > 0 ? r / m : 0)
+    ok = rel == "le" ? q <= t : q >= t
+    near = rel == "le" ? q < 2 * t : q > t / 2
+    printf "%s\t%.4g %s\t%s = %.4g %s\t%.2f\t%s %s\t%s\n", f, m, u, n, r, u, q, (rel == "le" ? "<=" : ">="), t, ok ? "pass" : (near ? "miss (< 2x)" : "MISS")
+  }' >>"$table"
+}
+# measure HOME DATA ARGS...: sets code, seconds, kib; the document is in $dir/out.json.
+measure() {
+  local home=$1 data=$2
+  shift 2
+  IFS=$'\t' read -r code seconds kib < <(HOME="$home" "$parts" run "$dir/out.json" "$cass" --data-dir "$data" "$@" 2>>"$dir/stderr.log")
+}
+expect() {
+  local want=$1 what=$2
+  if [ "$code" != "$want" ]; then
+    echo "bench: $what ended with $code instead of $want" >&2
+    head -c 2000 "$dir/out.json" >&2
+    tail -5 "$dir/stderr.log" >&2
+    exit 1
+  fi
+}
+note() { printf '%s\n' "$*" >&2; }
+
+note "== corpus"
+"$corpus" "$sessions" "$messages" 1 "$dir/home" >&2
+"$corpus" "$quarter" $((messages / 4)) 2 "$dir/home-quarter" >&2
+"$corpus" 1 "$big_messages" 3 "$dir/home-big" >&2
+mkdir -p "$dir/home-empty" "$dir/scratch"
+
+note "== parts"
+"$parts" tree "$dir/home" "$dir/scratch" | tee "$dir/parts.tsv" >&2
+part() { awk -F'\t' -v n="$1" '$1 == n { print $2 }' "$dir/parts.tsv"; }
+IFS=$'\t' read -r base _ < <("$parts" spawn "$spawns" true)
+
+note "== index, cold"
+measure "$dir/home" "$dir/data" index --json
+expect 0 "cass index"
+index=$seconds index_kib=$kib
+bound=$(awk -v a="$(part read+blake3+zstd3)" -v b="$(part parse)" -v c="$(part insert)" 'BEGIN { print a + b + c }')
+row "index, cold" "$index" s "$bound" "read+BLAKE3+zstd, parse, insert" ge 0.7
+row "index, cold: peak RSS" "$((index_kib / 1024))" MiB 256 limit le 1
+
+note "== index, nothing new"
+best=
+for _ in 1 2 3; do
+  measure "$dir/home" "$dir/data" index --json
+  expect 0 "cass index (no-op)"
+  best=$(awk -v a="${best:-1e9}" -v b="$seconds" 'BEGIN { print a < b ? a : b }')
+done
+row "index, no-op" "$best" s "$(awk -v a="$(part walk+stat)" -v b="$base" 'BEGIN { print a + b }')" "walk with stat, and a start" le 3
+
+note "== one source of $(du -sm "$dir/home-big" | cut -f1) MB"
+measure "$dir/home-big" "$dir/data-big" index --json
+expect 0 "cass index (one large source)"
+row "index of one large source: peak RSS" "$((kib / 1024))" MiB 256 limit le 1
+
+note "== capture alone (the archive can't be used, so only the mirror is written)"
+HOME="$dir/home-empty" "$cass" --data-dir "$dir/data-capture" index --json >/dev/null 2>>"$dir/stderr.log" || true
+if [ -f "$dir/data-capture/CURRENT" ]; then
+  db=$dir/data-capture/generations/$(cat "$dir/data-capture/CURRENT")/agent_search.db
+  rm -f "$db-wal" "$db-shm"
+  head -c 65536 /dev/zero >"$db"
+  measure "$dir/home" "$dir/data-capture" index --json
+  if [ "$code" = 1 ]; then
+    row "capture alone" "$seconds" s "$(part read+blake3+zstd3)" "read+BLAKE3+zstd -3, 2 threads" le 1.5
+  else
+    note "capture alone was not measured: cass index on an unusable archive ended with $code"
+  fi
+fi
+
+note "== check"
+measure "$dir/home" "$dir/data" doctor check --json
+expect 0 "cass doctor check"
+check_kib=$kib
+row "doctor check" "$seconds" s 1 "limit at any size" le 1
+row "doctor check: peak RSS" "$((kib / 1024))" MiB 64 limit le 1
+row "doctor check: document" "$(wc -c <"$dir/out.json")" B 6144 limit le 1
+measure "$dir/home-quarter" "$dir/data-quarter" index --json
+expect 0 "cass index (a quarter of the corpus)"
+measure "$dir/home-quarter" "$dir/data-quarter" doctor check --json
+expect 0 "cass doctor check (a quarter)"
+row "doctor check: RSS at 4 x the size" "$((check_kib / 1024))" MiB "$((kib / 1024))" "RSS at 1 x" le 1.1
+
+note "== check --deep"
+db=$dir/data/generations/$(cat "$dir/data/CURRENT")/agent_search.db
+"$parts" integrity "$db" "$dir/scratch" | tee -a "$dir/parts.tsv" >&2
+measure "$dir/home" "$dir/data" doctor check --json --deep --only archive.integrity --only archive.rows --only archive.commits --only archive.schema
+if [ "$code" = 0 ]; then
+  row "check --deep, archive only" "$seconds" s "$(part integrity_check)" "integrity_check" le 1.7
+fi
+measure "$dir/home" "$dir/data" doctor check --json --deep
+expect 0 "cass doctor check --deep"
+row "check --deep, all" "$seconds" s "$(awk -v a="$(part integrity_check)" -v b="$(part decompress+blake3)" 'BEGIN { print a + b }')" "integrity_check, and objects decompressed and hashed" le 1.7
+row "check --deep: peak RSS" "$((kib / 1024))" MiB 256 limit le 1
+
+note "== mirror verify"
+measure "$dir/home" "$dir/data" mirror verify --json
+expect 0 "cass mirror verify"
+row "mirror verify" "$seconds" s "$(part read+blake3)" "read+BLAKE3 of the sources" le 1
+measure "$dir/home" "$dir/data" mirror verify --deep --json
+expect 0 "cass mirror verify --deep"
+verify=$seconds
+row "mirror verify --deep" "$verify" s "$(part decompress+blake3)" "decompress and hash, 2 threads" le 2
+plain=$(awk -F'\t' '$1 == "read" { print $3 }' "$dir/parts.tsv")
+mirror=$(du -sb "$dir/data/raw-mirror" | cut -f1)
+stored=$(awk -F'\t' '$1 == "decompress+blake3" { print $3 }' "$dir/parts.tsv")
+row "mirror: bytes" "$mirror" B "$stored" "zstd -3 of the sources in blocks of 1 MiB" le 1.15
+
+note "== starts"
+spawned() { IFS=$'\t' read -r median p95 < <(HOME="$1" "$parts" spawn "$spawns" "$cass" "${@:2}"); }
+spawned "$dir/home" --version
+row "cass --version (median)" "$(awk -v s="$median" 'BEGIN { print s * 1000 }')" ms 10 "limit (an empty program: $(awk -v b="$base" 'BEGIN { printf "%.2f", b * 1000 }') ms)" le 1
+spawned "$dir/home-empty" --data-dir "$dir/nothing-here" doctor check --json
+row "check on an empty folder (median)" "$(awk -v s="$median" 'BEGIN { print s * 1000 }')" ms 30 limit le 1
+spawned "$dir/home" --data-dir "$dir/data" health --json
+row "health (median)" "$(awk -v s="$median" 'BEGIN { print s * 1000 }')" ms 50 limit le 1
+
+note "== others on the same bytes"
+clock() {
+  local a b
+  a=$(date +%s.%N)
+  "$@" >/dev/null 2>&1
+  b=$(date +%s.%N)
+  awk -v a="$a" -v b="$b" 'BEGIN { print b - a }'
+}
+if command -v borg >/dev/null; then
+  export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes BORG_BASE_DIR=$dir/borg-base
+  borg init -e none "$dir/borg" >/dev/null 2>&1
+  t=$(clock borg create -C zstd,3 "$dir/borg::a" "$dir/home")
+  row "index, cold (capture and archive)" "$index" s "$t" "borg create -C zstd,3" le 10
+  [ ! -f "$dir/data-capture/CURRENT" ] || row "capture alone" "$(awk -F'\t' '$1 == "capture alone" { split($2, x, " "); print x[1] }' "$table" | head -1)" s "$t" "borg create -C zstd,3" le 1.5
+  t=$(clock borg check --verify-data "$dir/borg")
+  row "mirror verify --deep" "$verify" s "$t" "borg check --verify-data" le 1.2
+fi
+if command -v restic >/dev/null; then
+  export RESTIC_PASSWORD=bench RESTIC_CACHE_DIR=$dir/restic-cache
+  restic init -q -r "$dir/restic" >/dev/null 2>&1
+  t=$(clock restic -q -r "$dir/restic" backup "$dir/home")
+  row "index, cold (capture and archive)" "$index" s "$t" "restic backup" le 10
+  t=$(clock restic -q -r "$dir/restic" check --read-data)
+  row "mirror verify --deep" "$verify" s "$t" "restic check --read-data" le 1.2
+fi
+if command -v sqlite3 >/dev/null && [ ! -s "$db-wal" ]; then
+  cp "$db" "$dir/scratch/cli.db"
+  t=$(clock sqlite3 "$dir/scratch/cli.db" 'pragma integrity_check')
+  note "sqlite3 integrity_check, whole process: $t s"
+  rm -f "$dir/scratch/cli.db"*
+fi
+if command -v b3sum >/dev/null; then
+  t=$(clock sh -c "find '$dir/home' -type f -print0 | xargs -0 b3sum")
+  row "mirror verify" "$(awk -F'\t' '$1 == "mirror verify" { split($2, x, " "); print x[1] }' "$table")" s "$t" "b3sum of the sources" le 1
+fi
+
+printf '\n%s sessions, %s messages, %s MB; %s\n' "$sessions" "$messages" "$((plain / 1000000))" \
+  "$(uname -sr), $(getconf _NPROCESSORS_ONLN) cores, load $(cut -d' ' -f1 /proc/loadavg 2>/dev/null || echo '?')"
+{
+  printf 'figure\tmeasured\treference\tratio\ttarget\tverdict\n'
+  cat "$table"
+} | awk -F'\t' '{ printf "%-36s %-12s %-64s %7s  %-8s %s\n", $1, $2, $3, $4, $5, $6 }'

@@ -1,0 +1,423 @@
+//! R15 and I10: reading leaves no trace, whatever state the data directory is in, and a copied
+//! data directory is as good as the first.
+//!
+//! Every reading command runs in every state; names, kinds, modes, modification times and bytes
+//! of the whole tree are compared before and after, and strace, where it is there, shows that
+//! nothing was opened for writing.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn fixture(rel: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/sessions")
+        .join(rel);
+    fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+const CLAUDE: &str = ".claude/projects/-home-user-p/68d61609-708d-431d-b552-dc582ffc947b.jsonl";
+const CODEX: &str = ".codex/sessions/2026/11/29/\
+                     rollout-2026-11-29T16-09-03-01a22811-2cde-7e10-9e32-fe7e55d5b169.jsonl";
+
+struct Home {
+    dir: tempfile::TempDir,
+}
+
+impl Home {
+    /// Two sessions, not yet indexed.
+    fn new() -> Home {
+        let home = Home {
+            dir: tempfile::tempdir().expect("a folder"),
+        };
+        home.put(
+            CLAUDE,
+            &fixture("claude/entireio-cli/68d61609-708d-431d-b552-dc582ffc947b.jsonl"),
+        );
+        home.put(
+            CODEX,
+            &fixture(&format!(
+                "codex/harness-0.171.0/{}",
+                &CODEX[".codex/".len()..]
+            )),
+        );
+        home
+    }
+
+    fn indexed() -> Home {
+        let home = Home::new();
+        let out = home.cass(&["index", "--json"]);
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stdout)
+        );
+        home
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    fn put(&self, rel: &str, bytes: &[u8]) {
+        let path = self.path().join(rel);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, bytes).expect("a file");
+    }
+
+    fn generation(&self) -> PathBuf {
+        let current = fs::read_to_string(self.data().join("CURRENT")).expect("CURRENT");
+        self.data().join("generations").join(current.trim())
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.generation().join("agent_search.db")
+    }
+
+    fn command(&self, before: &[&str], args: &[&str]) -> Output {
+        let cass = env!("CARGO_BIN_EXE_cass");
+        let mut words: Vec<&str> = before.to_vec();
+        words.push(cass);
+        Command::new(words[0])
+            .args(&words[1..])
+            .arg("--data-dir")
+            .arg(self.data())
+            .args(args)
+            .env_clear()
+            .env("HOME", self.path())
+            .env("TMPDIR", self.path())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the command starts")
+    }
+
+    fn cass(&self, args: &[&str]) -> Output {
+        self.command(&[], args)
+    }
+
+    fn session(&self) -> String {
+        let out = self.cass(&["sessions", "list", "--json"]);
+        let list: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        list["sessions"][0]["id"]
+            .as_str()
+            .unwrap_or("none")
+            .to_owned()
+    }
+
+    /// Kind, mode, modification time and content of everything below the home.
+    fn tree(&self) -> BTreeMap<PathBuf, (u32, i64, i64, u64, String)> {
+        walkdir::WalkDir::new(self.path())
+            .into_iter()
+            .map(|e| {
+                let e = e.expect("the tree can be read");
+                let meta = fs::symlink_metadata(e.path()).expect("stat");
+                let content = if meta.is_file() {
+                    blake3::hash(&fs::read(e.path()).expect("read"))
+                        .to_hex()
+                        .to_string()
+                } else {
+                    String::new()
+                };
+                let state = (
+                    meta.mode(),
+                    meta.mtime(),
+                    meta.mtime_nsec(),
+                    meta.len(),
+                    content,
+                );
+                (e.path().to_path_buf(), state)
+            })
+            .collect()
+    }
+}
+
+/// Makes rows that are in the WAL alone: what a writer leaves that could not checkpoint because a
+/// reader held `archive.lock`.
+fn with_hot_wal(home: &Home) {
+    home.put(
+        ".claude/projects/-home-user-p/c0503e11-7349-4087-b305-3b5ca7e80e57.jsonl",
+        &fixture("claude/entireio-skills/c0503e11-7349-4087-b305-3b5ca7e80e57.jsonl"),
+    );
+    let lock = File::open(home.data().join("locks/archive.lock")).expect("the lock file");
+    lock.lock_shared().expect("the lock");
+    let out = home.cass(&["index", "--json"]);
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stdout)
+    );
+    drop(lock);
+    let wal = fs::metadata(home.generation().join("agent_search.db-wal")).expect("a WAL");
+    assert!(wal.len() > 0, "rows are in the WAL");
+}
+
+fn states() -> Vec<(&'static str, Home, Option<File>)> {
+    let mut all = Vec::new();
+    let mut add = |name: &'static str, home: Home| all.push((name, home, None));
+
+    add("missing", Home::new());
+
+    let home = Home::new();
+    fs::create_dir(home.data()).unwrap();
+    add("empty", home);
+
+    add("clean", Home::indexed());
+
+    let home = Home::indexed();
+    with_hot_wal(&home);
+    add("hot WAL", home);
+
+    let home = Home::indexed();
+    with_hot_wal(&home);
+    let _ = fs::remove_file(home.generation().join("agent_search.db-shm"));
+    add("hot WAL without shm", home);
+
+    let home = Home::indexed();
+    let mut bytes = fs::read(home.archive()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 512].fill(0x5a);
+    fs::write(home.archive(), bytes).unwrap();
+    add("damaged archive", home);
+
+    let home = Home::indexed();
+    fs::write(home.archive(), b"not a database at all").unwrap();
+    add("archive that is no database", home);
+
+    let home = Home::indexed();
+    fs::remove_file(home.archive()).unwrap();
+    add("archive missing", home);
+
+    let home = Home::indexed();
+    let conn = rusqlite_open(&home.archive());
+    conn.pragma_update(None, "user_version", 999).unwrap();
+    conn.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))
+        .unwrap();
+    drop(conn);
+    add("newer schema", home);
+
+    let home = Home::new();
+    fs::create_dir(home.data()).unwrap();
+    fs::write(home.data().join("agent_search.db"), b"somebody else's").unwrap();
+    add("not ours", home);
+
+    let home = Home::indexed();
+    fs::write(home.data().join("raw-mirror/FORMAT"), "cass-mirror 99\n").unwrap();
+    add("newer mirror", home);
+
+    let home = Home::indexed();
+    fs::write(home.data().join("CURRENT"), "g99999999\n").unwrap();
+    add("CURRENT names nothing", home);
+
+    let home = Home::indexed();
+    fs::remove_dir_all(home.data().join("raw-mirror/index")).unwrap();
+    add("no mirror index", home);
+
+    let home = Home::indexed();
+    for part in ["packs", "sources"] {
+        let file = fs::read_dir(home.data().join("raw-mirror").join(part))
+            .unwrap()
+            .next()
+            .expect("a file")
+            .unwrap()
+            .path();
+        let mut bytes = fs::read(&file).unwrap();
+        bytes.extend_from_slice(b"a torn tail");
+        fs::write(&file, bytes).unwrap();
+    }
+    add("torn tails", home);
+
+    let home = Home::indexed();
+    let lock = File::options()
+        .read(true)
+        .write(true)
+        .open(home.data().join("locks/writer.lock"))
+        .expect("the lock file");
+    lock.lock().expect("the lock");
+    all.push(("locked by a writer", home, Some(lock)));
+    all
+}
+
+fn rusqlite_open(path: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).expect("a database")
+}
+
+fn reading(session: &str, source: &str) -> Vec<Vec<String>> {
+    let line = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    vec![
+        line(&["doctor", "check", "--json"]),
+        line(&["doctor", "check", "--deep", "--json"]),
+        line(&["doctor", "check"]),
+        line(&["health", "--json"]),
+        line(&["sessions", "list", "--json"]),
+        line(&["sessions", "show", session, "--json"]),
+        line(&["export", session, "--format", "json"]),
+        line(&["mirror", "verify", "--json"]),
+        line(&["mirror", "verify", "--deep", "--json"]),
+        line(&["mirror", "list", source, "--json"]),
+        line(&["introspect", "--json"]),
+        line(&["--version"]),
+    ]
+}
+
+#[test]
+fn reading_leaves_no_trace_in_any_state() {
+    for (state, home, lock) in states() {
+        // Old times, so that a touched file shows even within one tick of the clock.
+        for entry in walkdir::WalkDir::new(home.path()).contents_first(true) {
+            let entry = entry.unwrap();
+            let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+            File::open(entry.path()).unwrap().set_modified(old).unwrap();
+        }
+        let source = home.path().join(CLAUDE).to_string_lossy().into_owned();
+        let before = home.tree();
+        let session = home.session();
+        for args in reading(&session, &source) {
+            let words: Vec<&str> = args.iter().map(String::as_str).collect();
+            let out = home.cass(&words);
+            assert!(
+                out.status.code().is_some(),
+                "{state}: {words:?} ended by a signal"
+            );
+            if words.contains(&"--json") {
+                let document: Result<Value, _> = serde_json::from_slice(&out.stdout);
+                assert!(
+                    document.is_ok(),
+                    "{state}: {words:?} gave no document: {out:?}"
+                );
+            }
+            let after = home.tree();
+            for (path, was) in &before {
+                assert_eq!(
+                    after.get(path),
+                    Some(was),
+                    "{state}: {words:?}: {}",
+                    path.display()
+                );
+            }
+            let new: Vec<_> = after.keys().filter(|p| !before.contains_key(*p)).collect();
+            assert!(new.is_empty(), "{state}: {words:?} made {new:?}");
+        }
+        drop(lock);
+    }
+}
+
+#[test]
+fn nothing_is_opened_for_writing_by_a_reader() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("passed over: strace is missing");
+        return;
+    }
+    let logs = tempfile::tempdir().unwrap();
+    let log = logs.path().join("log");
+    let log_text = log.to_string_lossy().into_owned();
+    let home = Home::indexed();
+    with_hot_wal(&home);
+    let session = home.session();
+    let source = home.path().join(CLAUDE).to_string_lossy().into_owned();
+    for args in reading(&session, &source) {
+        let words: Vec<&str> = args.iter().map(String::as_str).collect();
+        let set = "trace=%file,ftruncate,fchmod,fallocate";
+        let out = home.command(&["strace", "-f", "-qq", "-o", &log_text, "-e", set], &words);
+        let said = String::from_utf8_lossy(&out.stderr);
+        if said.contains("ptrace(") || said.contains("PTRACE_") {
+            println!("passed over: processes can't be traced here");
+            return;
+        }
+        let wrong: Vec<String> = fs::read_to_string(&log)
+            .expect("the log")
+            .lines()
+            .filter(|l| {
+                let opens = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"];
+                let calls = [
+                    "unlink", "rename", "mkdir", "link", "chmod", "truncate", "utimens",
+                ];
+                let name = l.split_once(' ').map_or("", |x| x.1.trim_start());
+                let name = name.split('(').next().unwrap_or("");
+                opens.iter().any(|o| l.contains(o))
+                    || calls
+                        .iter()
+                        .any(|c| name.contains(c) && name != "readlink" && name != "readlinkat")
+            })
+            .filter(|l| !l.contains("/dev/"))
+            .map(str::to_owned)
+            .collect();
+        assert!(wrong.is_empty(), "{words:?}:\n{}", wrong.join("\n"));
+    }
+}
+
+/// I10: nothing that is compared depends on where the directory lies or which inodes it has.
+#[test]
+fn a_copied_data_directory_checks_clean() {
+    let home = Home::indexed();
+    let other = Home::new();
+    let copied = Command::new("cp")
+        .args(["-R", "--"])
+        .arg(home.data())
+        .arg(other.path())
+        .status()
+        .expect("cp runs");
+    assert!(copied.success());
+    // The copy's own sources are equal in bytes and lie elsewhere, so the first ones look pruned.
+    let out = other.cass(&["doctor", "check", "--deep", "--json"]);
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stdout)
+    );
+    let out = other.cass(&["mirror", "verify", "--deep", "--json"]);
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stdout)
+    );
+}
+
+/// S8: modes follow from how files are made, not from the caller's umask.
+#[test]
+fn nothing_is_open_to_other_accounts() {
+    let home = Home::new();
+    let script = format!(
+        "umask 000; exec {} --data-dir {} index --json",
+        env!("CARGO_BIN_EXE_cass"),
+        home.data().display()
+    );
+    let out = Command::new("sh")
+        .args(["-c", &script])
+        .env_clear()
+        .env("HOME", home.path())
+        .output()
+        .expect("sh runs");
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stdout)
+    );
+    for entry in walkdir::WalkDir::new(home.data()) {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        let want = if entry.file_type().is_dir() {
+            0o700
+        } else {
+            0o600
+        };
+        assert_eq!(mode, want, "{}", entry.path().display());
+    }
+}
