@@ -62,12 +62,20 @@ impl Env {
             if home.as_os_str().is_empty() {
                 return Err(no_home());
             }
-            let base = if cfg!(target_os = "macos") { mac } else { linux };
+            let base = if cfg!(target_os = "macos") {
+                mac
+            } else {
+                linux
+            };
             Ok(home.join(base).join("cass"))
         };
         let data_dir = match data_dir.or_else(|| set("CASS_DATA_DIR")) {
             Some(dir) => absolute(dir),
-            None => under_home("XDG_DATA_HOME", "Library/Application Support", ".local/share")?,
+            None => under_home(
+                "XDG_DATA_HOME",
+                "Library/Application Support",
+                ".local/share",
+            )?,
         };
         // Without a home there is no configuration; an empty path is never opened.
         let config_dir = match set("CASS_CONFIG_DIR") {
@@ -75,7 +83,13 @@ impl Env {
             None => under_home("XDG_CONFIG_HOME", "Library/Application Support", ".config")
                 .unwrap_or_default(),
         };
-        Ok(Env { clock, vars, home, data_dir, config_dir })
+        Ok(Env {
+            clock,
+            vars,
+            home,
+            data_dir,
+            config_dir,
+        })
     }
 
     /// Milliseconds since the Unix epoch.

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::exit::ExitCodeKind;
 
 /// What went wrong, as one closed list; `err.kind` in every failure document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -281,15 +283,27 @@ mod tests {
             .collect();
         assert_eq!(names.len(), ErrorKind::ALL.len());
         for n in names {
-            assert!(n.trim_matches('"').chars().all(|c| c.is_ascii_lowercase() || c == '-'));
+            assert!(
+                n.trim_matches('"')
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c == '-')
+            );
         }
     }
 
     #[test]
     fn full_disk_is_told_from_no_permission() {
-        let e = Error::io("write", Path::new("/x"), std::io::Error::from_raw_os_error(28));
+        let e = Error::io(
+            "write",
+            Path::new("/x"),
+            std::io::Error::from_raw_os_error(28),
+        );
         assert_eq!(e.kind(), ErrorKind::NoSpace);
-        let e = Error::io("write", Path::new("/x"), std::io::Error::from_raw_os_error(13));
+        let e = Error::io(
+            "write",
+            Path::new("/x"),
+            std::io::Error::from_raw_os_error(13),
+        );
         assert_eq!(e.kind(), ErrorKind::PermissionDenied);
     }
 }

@@ -16,4 +16,5 @@ pub mod exit;
 pub mod ingest;
 pub mod model;
 pub mod report;
+pub mod sources;
 pub mod store;

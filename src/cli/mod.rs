@@ -1,1 +1,120 @@
 //! The command line: the only code that knows clap, stdout and stderr.
+//!
+//! Words become a request, the request goes to the core, what comes back becomes one document. No
+//! decision is made here, nothing is read from stdin, nobody is asked.
+
+pub mod args;
+pub mod catalog;
+mod check;
+mod context;
+mod emit;
+mod export;
+pub mod export_json;
+mod health;
+mod index;
+mod introspect;
+mod mirror;
+mod page;
+pub mod parse;
+mod place;
+mod progress;
+pub mod sanitise;
+mod sessions;
+mod signal;
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use args::{Cli, Command, DoctorCommand, MirrorCommand, SessionsCommand};
+use context::Context;
+use emit::Output;
+use parse::Parsed;
+
+use crate::env::Env;
+use crate::error::{Error, ErrorKind};
+use crate::report::envelope::Site;
+
+pub use introspect::command_tree;
+
+/// Runs one command line (the program's name first) and gives the exit code.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> u8 {
+    // What we make is for its owner alone, whatever the caller's mask is.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    silence_panics();
+    let json = parse::wants_json(&args);
+    match parse::parse(&args) {
+        Parsed::Bad(error) => Output::plain(json).fail(&error, false, &Site::plain()),
+        Parsed::Help(text) => introspect::help(&Output::plain(json), text),
+        Parsed::Version => introspect::version(&Output::plain(json)),
+        Parsed::Command(cli) => start(*cli),
+    }
+}
+
+fn start(cli: Cli) -> u8 {
+    let env = match Env::from_process(cli.global.data_dir.clone()) {
+        Ok(env) => env,
+        Err(error) => {
+            return Output::plain(cli.global.json).fail(&error, false, &Site::plain());
+        }
+    };
+    let (interrupt, armed) = signal::install();
+    let out = Output::new(&cli.global, &env, armed);
+    let ctx = Context::new(&cli.global, env, interrupt);
+    match catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command, &ctx, &out))) {
+        Ok(code) => code,
+        Err(_) => bug(&out, &ctx.site),
+    }
+}
+
+fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
+    match command {
+        Command::Index(a) => out.finish(index::run(ctx, a), true, &ctx.site),
+        Command::Doctor(d) => {
+            let check = match &d.command {
+                Some(DoctorCommand::Check(a)) => a,
+                None => &d.check,
+            };
+            out.finish(check::run(ctx, check), false, &ctx.site)
+        }
+        Command::Sessions(SessionsCommand::List(a)) => {
+            out.finish(sessions::list(ctx, a), false, &ctx.site)
+        }
+        Command::Sessions(SessionsCommand::Show(a)) => {
+            out.finish(sessions::show(ctx, a), false, &ctx.site)
+        }
+        Command::Export(a) => export::run(ctx, a, out),
+        Command::Mirror(MirrorCommand::Verify(a)) => {
+            out.finish(mirror::verify(ctx, a), false, &ctx.site)
+        }
+        Command::Mirror(MirrorCommand::List(a)) => {
+            out.finish(mirror::list(ctx, a), false, &ctx.site)
+        }
+        Command::Mirror(MirrorCommand::Get(a)) => {
+            out.finish(mirror::get(ctx, a), true, &ctx.site)
+        }
+        Command::Health => out.finish(health::run(ctx), false, &ctx.site),
+        Command::Introspect(a) => out.finish(introspect::run(a), false, &ctx.site),
+    }
+}
+
+/// A bug still ends in one document, unless one was begun.
+fn bug(out: &Output, site: &Site) -> u8 {
+    let error = Error::new(ErrorKind::Internal, "a bug in cass: see the line on stderr")
+        .with_hint("What was finished before it is kept. Run the check, and report the bug.")
+        .with_hint_argv(["cass", "doctor", "check"]);
+    if out.has_begun() {
+        return ErrorKind::Internal.exit().code();
+    }
+    out.fail(&error, true, site)
+}
+
+/// The message of a panic may quote text of a session; its place in the source never does.
+fn silence_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info
+            .location()
+            .map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));
+        emit::stderr(&format!("cass: a bug{place}\n"));
+    }));
+}

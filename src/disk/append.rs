@@ -19,7 +19,12 @@ pub struct AppendFile {
 
 impl AppendFile {
     pub(super) fn new(file: File, path: PathBuf, len: u64) -> Self {
-        AppendFile { file, path, len, poisoned: false }
+        AppendFile {
+            file,
+            path,
+            len,
+            poisoned: false,
+        }
     }
 
     /// Bytes in the file, written by this handle or before it.
@@ -44,7 +49,9 @@ impl AppendFile {
             self.poisoned = true;
             return Err(Error::io("append to", &self.path, e));
         }
-        self.len = self.len.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.len = self
+            .len
+            .saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         Ok(())
     }
 
@@ -65,7 +72,10 @@ impl AppendFile {
         if self.poisoned {
             return Err(Error::new(
                 ErrorKind::Io,
-                format!("{} failed before; it is not written further", self.path.display()),
+                format!(
+                    "{} failed before; it is not written further",
+                    self.path.display()
+                ),
             ));
         }
         Ok(())

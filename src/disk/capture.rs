@@ -50,7 +50,9 @@ impl<'lock> Capture<'lock> {
                 done.push('/');
             }
             done.push_str(part);
-            let (dir, name) = root.parent(&done).map_err(|e| root.failed("open", &done, e))?;
+            let (dir, name) = root
+                .parent(&done)
+                .map_err(|e| root.failed("open", &done, e))?;
             match rustix::fs::mkdirat(&dir, name, DIR_MODE) {
                 Ok(()) => rustix::fs::fsync(&dir).map_err(|e| root.failed("sync", &done, e))?,
                 Err(Errno::EXIST) => {}
@@ -80,7 +82,9 @@ impl<'lock> Capture<'lock> {
 
     fn publish(&self, rel: &str, bytes: &[u8], over: bool) -> Result<()> {
         let root = self.root();
-        let (dir, name) = root.parent(rel).map_err(|e| root.failed("open folder of", rel, e))?;
+        let (dir, name) = root
+            .parent(rel)
+            .map_err(|e| root.failed("open folder of", rel, e))?;
         let taken = || {
             Error::new(
                 ErrorKind::TargetExists,

@@ -43,7 +43,12 @@ impl HandOut {
             .mode(0o600)
             .open(&temp)
             .map_err(|e| Error::io("create", target, e))?;
-        Ok(HandOut { file, temp, target: target.to_path_buf(), published: false })
+        Ok(HandOut {
+            file,
+            temp,
+            target: target.to_path_buf(),
+            published: false,
+        })
     }
 
     /// Makes a folder to hand files out into, and those above it.

@@ -112,7 +112,11 @@ fn read_owner(root: &Root) -> LockOwner {
         .ok()
         .flatten()
         .and_then(|b| serde_json::from_slice(&b).ok())
-        .unwrap_or(LockOwner { pid: 0, command: "unknown".to_owned(), since_ms: 0 })
+        .unwrap_or(LockOwner {
+            pid: 0,
+            command: "unknown".to_owned(),
+            since_ms: 0,
+        })
 }
 
 fn busy(root: &Root, now_ms: i64) -> Error {
@@ -121,16 +125,24 @@ fn busy(root: &Root, now_ms: i64) -> Error {
     let who = if owner.pid == 0 {
         "another process".to_owned()
     } else {
-        format!("cass {} (pid {}) for {} s", owner.command, owner.pid, age_ms / 1000)
+        format!(
+            "cass {} (pid {}) for {} s",
+            owner.command,
+            owner.pid,
+            age_ms / 1000
+        )
     };
-    Error::new(ErrorKind::LockBusy, format!("the writer lock is held by {who}"))
-        .with_hint("Wait for it to end and run the command again; the lock goes with its process.")
-        .with_retry_after_ms(1000)
-        .with_context("owner_pid", owner.pid.to_string())
-        .with_context("owner_command", owner.command)
-        .with_context("owner_since_ms", owner.since_ms.to_string())
-        .with_context("held_for_ms", age_ms.to_string())
-        .with_context("lock", WRITER)
+    Error::new(
+        ErrorKind::LockBusy,
+        format!("the writer lock is held by {who}"),
+    )
+    .with_hint("Wait for it to end and run the command again; the lock goes with its process.")
+    .with_retry_after_ms(1000)
+    .with_context("owner_pid", owner.pid.to_string())
+    .with_context("owner_command", owner.command)
+    .with_context("owner_since_ms", owner.since_ms.to_string())
+    .with_context("held_for_ms", age_ms.to_string())
+    .with_context("lock", WRITER)
 }
 
 /// The shared lock of readers: while it is held no checkpoint runs and nothing is reclaimed.
@@ -187,7 +199,11 @@ impl ArchiveExclusive {
     pub fn try_acquire(lock: &WriterLock) -> Result<Option<ArchiveExclusive>> {
         let root = lock.root();
         let fd = root
-            .open_at(ARCHIVE, OFlags::RDWR | OFlags::CREATE, FILE_MODE | Mode::empty())
+            .open_at(
+                ARCHIVE,
+                OFlags::RDWR | OFlags::CREATE,
+                FILE_MODE | Mode::empty(),
+            )
             .map_err(|e| root.failed("open lock", ARCHIVE, e))?;
         let file = File::from(fd);
         match file.try_lock() {

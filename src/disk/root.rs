@@ -60,7 +60,10 @@ impl Root {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         ) {
-            Ok(fd) => Ok(Some(Root { fd, path: canonical })),
+            Ok(fd) => Ok(Some(Root {
+                fd,
+                path: canonical,
+            })),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::NOTDIR) => Err(Error::new(
                 ErrorKind::UnsafeTarget,
@@ -91,7 +94,10 @@ impl Root {
         Root::open(path)?.ok_or_else(|| {
             Error::new(
                 ErrorKind::Io,
-                format!("the data directory {} vanished while it was made", path.display()),
+                format!(
+                    "the data directory {} vanished while it was made",
+                    path.display()
+                ),
             )
         })
     }
@@ -113,7 +119,12 @@ impl Root {
     }
 
     /// Opens `rel` without following any link below the root.
-    pub(super) fn open_at(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    pub(super) fn open_at(
+        &self,
+        rel: &str,
+        flags: OFlags,
+        mode: Mode,
+    ) -> rustix::io::Result<OwnedFd> {
         debug_assert!(!rel.starts_with('/') && rel.split('/').all(|p| p != ".."));
         #[cfg(target_os = "linux")]
         {
@@ -132,7 +143,10 @@ impl Root {
     fn open_by_parts(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let dir = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = rustix::io::dup(&self.fd)?;
-        let mut parts = rel.split('/').filter(|p| !p.is_empty() && *p != ".").peekable();
+        let mut parts = rel
+            .split('/')
+            .filter(|p| !p.is_empty() && *p != ".")
+            .peekable();
         while let Some(part) = parts.next() {
             if part == ".." {
                 return Err(Errno::XDEV);
@@ -205,7 +219,9 @@ impl Root {
         let Some(file) = self.open_file(rel)? else {
             return Ok(None);
         };
-        let meta = file.metadata().map_err(|e| Error::io("stat", &self.full(rel), e))?;
+        let meta = file
+            .metadata()
+            .map_err(|e| Error::io("stat", &self.full(rel), e))?;
         Ok(Some(meta.len()))
     }
 

@@ -1,1 +1,8 @@
 //! From the files of harnesses to rows: capture first, parse second.
+
+pub mod capture;
+pub mod group;
+pub mod parse;
+pub mod provider;
+pub mod read;
+pub mod watch;

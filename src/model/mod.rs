@@ -1,7 +1,13 @@
 //! Plain data: identities, digests, findings. No input or output.
 
+pub mod check;
 pub mod digest;
+pub mod finding;
+pub mod interrupt;
+pub mod next;
 pub mod path;
+pub mod progress;
 pub mod provider;
-pub mod source;
 pub mod record;
+pub mod source;
+pub mod verdict;

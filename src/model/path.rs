@@ -23,7 +23,10 @@ impl PathText {
     pub fn new(path: &Path) -> Self {
         let bytes = path.as_os_str().as_bytes();
         match std::str::from_utf8(bytes) {
-            Ok(text) => PathText { path: text.to_owned(), path_hex: None },
+            Ok(text) => PathText {
+                path: text.to_owned(),
+                path_hex: None,
+            },
             Err(_) => PathText {
                 path: String::from_utf8_lossy(bytes).into_owned(),
                 path_hex: Some(hex(bytes)),

@@ -1,1 +1,16 @@
-//! The output contract: documents and their schemas.
+//! The output contract: documents and their schemas. One file a command; every type here exists to
+//! be serialised, holds sorted lists and no floats, and is registered in [`registry`].
+
+pub mod check;
+mod check_build;
+pub mod envelope;
+pub mod export;
+pub mod health;
+pub mod index;
+pub mod introspect;
+pub mod mirror;
+pub mod registry;
+pub mod sessions;
+pub mod time;
+
+pub use check_build::{CheckRun, MAX_BYTES, check_report};

@@ -1,0 +1,295 @@
+//! The command line as types.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::model::finding::CheckId;
+use crate::model::provider::Provider;
+
+/// Keeps the sessions of coding agents safe: captures the raw bytes, indexes them into an archive,
+/// and says what is safe and what is not.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "cass", version, max_term_width = 80, disable_help_subcommand = false)]
+#[command(subcommand_required = true, arg_required_else_help = false)]
+#[command(after_help = "Every command takes --json and then prints one JSON document. Start with: cass index")]
+pub struct Cli {
+    /// For every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// For every command.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Data directory [default: $CASS_DATA_DIR, else `cass` in the platform's data folder]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub data_dir: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long, visible_alias = "robot", global = true, overrides_with = "json")]
+    pub json: bool,
+    /// Print no text for people; errors still go to stderr
+    #[arg(long, short, global = true, overrides_with = "quiet")]
+    pub quiet: bool,
+    /// When to colour text for people
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = ColorWhen::Auto, global = true)]
+    pub color: ColorWhen,
+    /// How to show progress, on stderr
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = ProgressHow::Auto, global = true)]
+    pub progress: ProgressHow,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// How to show progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProgressHow {
+    /// One line that is rewritten, on a terminal; nothing elsewhere
+    Auto,
+    /// A line now and then
+    Plain,
+    /// Nothing
+    None,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Capture what is new in the harnesses' session files and bring the archive up to date
+    Index(IndexArgs),
+    /// Say what is safe and what is not
+    Doctor(DoctorArgs),
+    /// List and show sessions
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
+    /// Hand out one session: its files byte for byte, or its messages
+    Export(ExportArgs),
+    /// Look into the raw mirror
+    #[command(subcommand)]
+    Mirror(MirrorCommand),
+    /// Show the state in a few fields, fast
+    Health,
+    /// Describe every command, document, exit and error kind
+    Introspect(IntrospectArgs),
+}
+
+/// `index`
+#[derive(Debug, Clone, Args)]
+pub struct IndexArgs {
+    /// Compare the content of every source, not only its size and time
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// `doctor`
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct DoctorArgs {
+    /// Which part of the doctor.
+    #[command(subcommand)]
+    pub command: Option<DoctorCommand>,
+    /// Without a word, `doctor` is `doctor check`.
+    #[command(flatten)]
+    pub check: CheckArgs,
+}
+
+/// The parts of the doctor.
+#[derive(Debug, Clone, Subcommand)]
+pub enum DoctorCommand {
+    /// Say what is safe and what is not; changes nothing
+    Check(CheckArgs),
+}
+
+/// `doctor check`
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// Milliseconds after which it ends with what it has [default: 8000; none with --deep]
+    #[arg(long, value_name = "N")]
+    pub budget_ms: Option<u64>,
+    /// Read and verify everything
+    #[arg(long)]
+    pub deep: bool,
+    /// Keep the result as a dated attestation in the data directory
+    #[arg(long, requires = "deep")]
+    pub record: bool,
+    /// Run this check alone; may be repeated
+    #[arg(long, value_name = "ID", value_parser = check_id())]
+    pub only: Vec<CheckId>,
+    /// Leave this check out; may be repeated
+    #[arg(long, value_name = "ID", value_parser = check_id())]
+    pub skip: Vec<CheckId>,
+    /// Severity from which on the exit is 1
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
+    /// How long the document may be: brief stays below 6 KiB
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Detail::Brief)]
+    pub detail: Detail,
+    /// Leave out what depends on time and free space
+    #[arg(long)]
+    pub deterministic: bool,
+}
+
+/// Severity from which on the exit is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Any finding
+    Info,
+    /// Warnings and errors
+    Warn,
+    /// Errors
+    Error,
+    /// No finding
+    Never,
+}
+
+/// How long the document may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Detail {
+    /// Below 6 KiB; lists are cut and say so
+    Brief,
+    /// All lists are complete
+    Full,
+}
+
+/// `sessions`
+#[derive(Debug, Clone, Subcommand)]
+pub enum SessionsCommand {
+    /// List sessions, the newest first
+    List(SessionsListArgs),
+    /// Show one session and what became of every byte of its files
+    Show(SessionsShowArgs),
+}
+
+/// `sessions list`
+#[derive(Debug, Clone, Args)]
+pub struct SessionsListArgs {
+    /// Largest number of sessions
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u64,
+    /// Sessions of this harness alone
+    #[arg(long, value_name = "P", value_parser = provider())]
+    pub provider: Option<Provider>,
+}
+
+/// `sessions show`
+#[derive(Debug, Clone, Args)]
+pub struct SessionsShowArgs {
+    /// Id of the session: ours, the harness's, or the beginning of either
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub id: String,
+}
+
+/// `export`
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// Id of the session: ours, the harness's, or the beginning of either
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub id: String,
+    /// What to hand out
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub format: Format,
+    /// Folder (raw) or file (json) to make; never over an existing file [default: raw: a folder
+    /// named by the session's id; json: stdout]
+    #[arg(long, short, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+}
+
+/// What to hand out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The harness's own files, byte for byte
+    Raw,
+    /// Messages
+    Json,
+}
+
+/// `mirror`
+#[derive(Debug, Clone, Subcommand)]
+pub enum MirrorCommand {
+    /// Verify that every capture is readable
+    Verify(MirrorVerifyArgs),
+    /// List the captures of one source
+    List(MirrorListArgs),
+    /// Hand out one captured file, byte for byte
+    Get(MirrorGetArgs),
+}
+
+/// `mirror verify`
+#[derive(Debug, Clone, Args)]
+pub struct MirrorVerifyArgs {
+    /// Read every byte and compare every digest
+    #[arg(long)]
+    pub deep: bool,
+}
+
+/// `mirror list`
+#[derive(Debug, Clone, Args)]
+pub struct MirrorListArgs {
+    /// Path of the source, or its key
+    #[arg(value_name = "SOURCE", value_parser = not_empty())]
+    pub source: OsString,
+    /// Largest number of captures
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: u64,
+}
+
+/// `mirror get`
+#[derive(Debug, Clone, Args)]
+pub struct MirrorGetArgs {
+    /// Path of the source, or its key; `@N` behind it names a capture [default: the newest]
+    #[arg(value_name = "SOURCE[@SEQ]", value_parser = not_empty())]
+    pub source: OsString,
+    /// Number of the capture; SOURCE is then taken as it is, `@` included
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seq: Option<u64>,
+    /// A file captured with the source, by what its name adds: -wal, -journal
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
+    pub member: Option<String>,
+    /// File to make; never over an existing file
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// `introspect`
+#[derive(Debug, Clone, Args)]
+pub struct IntrospectArgs {
+    /// The commands, exits, error kinds and checks alone
+    #[arg(long, conflicts_with = "schema")]
+    pub commands: bool,
+    /// The schema of this document alone; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = schema_name())]
+    pub schema: Vec<String>,
+}
+
+fn check_id() -> impl TypedValueParser<Value = CheckId> {
+    PossibleValuesParser::new(CheckId::ALL.iter().map(|id| id.as_str()))
+        .try_map(|text| text.parse::<CheckId>())
+}
+
+fn provider() -> impl TypedValueParser<Value = Provider> {
+    PossibleValuesParser::new(Provider::ALL.iter().map(|p| p.as_str()))
+        .try_map(|text| text.parse::<Provider>())
+}
+
+fn schema_name() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(super::catalog::SCHEMAS.iter().copied())
+}
+
+fn not_empty() -> impl TypedValueParser<Value = OsString> {
+    // As a path, because that parser refuses an empty value and takes any bytes.
+    clap::builder::PathBufValueParser::new().map(PathBuf::into_os_string)
+}

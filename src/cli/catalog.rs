@@ -1,0 +1,52 @@
+//! What the command line itself does not say about its commands.
+
+/// Names of all documents, sorted.
+pub const SCHEMAS: [&str; 14] = [
+    "doctor-check",
+    "error",
+    "export",
+    "export-json",
+    "health",
+    "help",
+    "index",
+    "introspect",
+    "mirror-get",
+    "mirror-list",
+    "mirror-verify",
+    "sessions-list",
+    "sessions-show",
+    "version",
+];
+
+/// One command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Its words.
+    pub words: &'static [&'static str],
+    /// Whether it changes anything on disk.
+    pub mutates: bool,
+    /// Name of its document.
+    pub schema: &'static str,
+}
+
+/// Every command that does something.
+pub const COMMANDS: [Entry; 11] = [
+    Entry { words: &["index"], mutates: true, schema: "index" },
+    // `--record` adds one attestation; nothing else does.
+    Entry { words: &["doctor"], mutates: false, schema: "doctor-check" },
+    Entry { words: &["doctor", "check"], mutates: false, schema: "doctor-check" },
+    Entry { words: &["sessions", "list"], mutates: false, schema: "sessions-list" },
+    Entry { words: &["sessions", "show"], mutates: false, schema: "sessions-show" },
+    Entry { words: &["export"], mutates: true, schema: "export" },
+    Entry { words: &["mirror", "verify"], mutates: false, schema: "mirror-verify" },
+    Entry { words: &["mirror", "list"], mutates: false, schema: "mirror-list" },
+    Entry { words: &["mirror", "get"], mutates: true, schema: "mirror-get" },
+    Entry { words: &["health"], mutates: false, schema: "health" },
+    Entry { words: &["introspect"], mutates: false, schema: "introspect" },
+];
+
+/// The entry of a command.
+#[must_use]
+pub fn find(words: &[&str]) -> Option<Entry> {
+    COMMANDS.iter().find(|e| e.words == words).copied()
+}

@@ -1,0 +1,191 @@
+//! `cass doctor check`
+
+use std::time::Duration;
+
+use super::args::{CheckArgs, Detail, FailOn};
+use super::context::Context;
+use super::emit::Human;
+use super::page::{Mark, Page, count, size};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::check::CheckFacts;
+use crate::model::finding::{CheckId, CheckResult, Severity};
+use crate::report::check::{CheckBody, CheckReason, CheckStatus, DetailLevel, FailOnLevel};
+use crate::report::envelope::{Report, Status};
+use crate::report::{CheckRun, check_report};
+
+/// Milliseconds, unless `--budget-ms` or `--deep` is given.
+const DEFAULT_BUDGET_MS: u64 = 8000;
+
+/// What the core is asked for.
+#[derive(Debug, Clone)]
+#[allow(dead_code)] // read by the core
+pub(super) struct CheckRequest {
+    /// The checks to run, in the order of the list.
+    pub(super) checks: Vec<CheckId>,
+    /// Whether to read and verify everything.
+    pub(super) deep: bool,
+    /// Whether to keep an attestation.
+    pub(super) record: bool,
+    /// Time allowed, from now on.
+    pub(super) budget: Option<Duration>,
+}
+
+/// What the core gives back. It never fails as a whole: what could not be read is a finding.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// What ran; the rest is listed as skipped.
+    pub(super) results: Vec<CheckResult>,
+    /// What else was learnt.
+    pub(super) facts: CheckFacts,
+    /// Whether the budget ran out.
+    pub(super) timed_out: bool,
+}
+
+pub(super) fn run(ctx: &Context, args: &CheckArgs) -> Result<Report<CheckBody>> {
+    let budget_ms = args.budget_ms.or((!args.deep).then_some(DEFAULT_BUDGET_MS));
+    let chosen = |id: &CheckId| {
+        (args.only.is_empty() || args.only.contains(id)) && !args.skip.contains(id)
+    };
+    let request = CheckRequest {
+        checks: CheckId::ALL.iter().copied().filter(chosen).collect(),
+        deep: args.deep,
+        record: args.record,
+        budget: budget_ms.map(Duration::from_millis),
+    };
+    let checked = core(ctx, &request)?;
+    ctx.progress.end();
+    let run = CheckRun {
+        fail_on: match args.fail_on {
+            FailOn::Info => FailOnLevel::Info,
+            FailOn::Warn => FailOnLevel::Warn,
+            FailOn::Error => FailOnLevel::Error,
+            FailOn::Never => FailOnLevel::Never,
+        },
+        deep: args.deep,
+        detail: match args.detail {
+            Detail::Brief => DetailLevel::Brief,
+            Detail::Full => DetailLevel::Full,
+        },
+        deterministic: args.deterministic,
+        budget_ms,
+        elapsed_ms: ctx.elapsed_ms(),
+        timed_out: checked.timed_out,
+        interrupted: ctx.interrupt.pending(),
+        now_ms: ctx.env.now_ms(),
+        asked: request.checks,
+    };
+    Ok(check_report(checked.results, checked.facts, &run, &ctx.site))
+}
+
+/// CALL SITE: doctor check. Uses `ctx.env`, `ctx.interrupt` (ends early and gives what it has),
+/// `&ctx.progress`, `ctx.begun` (the budget counts from there).
+fn core(_ctx: &Context, _request: &CheckRequest) -> Result<Checked> {
+    Err(Error::new(ErrorKind::Unsupported, "doctor check is not part of this build"))
+}
+
+impl Human for CheckBody {
+    fn page(r: &Report<Self>, page: &mut Page) {
+        let b = &r.body;
+        for f in &b.findings {
+            let mark = match f.severity {
+                Severity::Error => Mark::Error,
+                Severity::Warn => Mark::Warn,
+                Severity::Info => Mark::Info,
+            };
+            let times = if f.count > 1 { format!(" ({} times)", f.count) } else { String::new() };
+            let about =
+                if f.subject.is_empty() { String::new() } else { format!(" [{}]", f.subject) };
+            page.anomaly(mark, &format!("{} {}{times}{about}", f.code, f.message));
+        }
+        let shown = u64::try_from(b.findings.len()).unwrap_or(u64::MAX);
+        if b.findings_truncated {
+            page.anomaly(
+                Mark::Info,
+                &format!("{} more findings; --detail full lists them", b.findings_total - shown),
+            );
+        }
+        for c in b.checks.iter().filter(|c| c.status == CheckStatus::Unknown) {
+            let why = c.reason.map_or_else(String::new, |r| format!(": {}", reason(r)));
+            page.anomaly(Mark::Warn, &format!("{} could not tell{why}", c.id));
+        }
+        let a = &b.archive;
+        match (&a.generation, a.conversations) {
+            (Some(generation), Some(conversations)) => page.fact(&format!(
+                "archive   {}, {} ({generation}, commit {})",
+                count(conversations, "session", "sessions"),
+                a.messages.map_or_else(String::new, |n| count(n, "message", "messages")),
+                a.commit.unwrap_or(0),
+            )),
+            (Some(generation), None) => page.fact(&format!("archive   {generation}, not read")),
+            _ => page.fact("archive   none"),
+        }
+        let m = &b.raw_mirror;
+        page.fact(&format!(
+            "mirror    {}{}{}",
+            word(&m.status),
+            m.captures.map_or_else(String::new, |n| format!(", {}", count(n, "capture", "captures"))),
+            m.stored_bytes.map_or_else(String::new, |n| format!(", {}", size(n))),
+        ));
+        page.fact(&format!(
+            "coverage  {}, {} pruned upstream",
+            word(&b.coverage_risk.status),
+            b.coverage_risk.source_pruned
+        ));
+        for p in &b.source_inventory.providers {
+            page.fact(&format!(
+                "{:<9} {}: {}, {} newer than the archive, {} pruned",
+                p.provider.as_str(),
+                word(&p.state),
+                count(p.sources, "source", "sources"),
+                p.newer,
+                p.pruned
+            ));
+        }
+        if let Some(free) = b.storage_pressure.available_bytes {
+            page.fact(&format!("storage   {}, {} free", word(&b.storage_pressure.status), size(free)));
+        }
+        if let Some(o) = &b.operation_state.owner {
+            page.fact(&format!("writer    cass {} (pid {})", o.command, o.pid));
+        }
+        let s = &b.checks_summary;
+        page.fact(&format!(
+            "checks    {} ok, {} warn, {} error, {} unknown, {} not run",
+            s.ok, s.warn, s.error, s.unknown, s.skipped
+        ));
+        if let Some(at) = &b.recorded {
+            page.fact(&format!("recorded  {at}"));
+        }
+    }
+
+    fn verdict(r: &Report<Self>) -> String {
+        let s = &r.body.checks_summary;
+        let missing = match s.skipped {
+            0 => String::new(),
+            n => format!(" {} did not run.", count(n, "check", "checks")),
+        };
+        let findings = count(r.body.findings_total, "finding", "findings");
+        let verdict = match r.status {
+            Status::NotInitialized => return "Nothing was ever indexed here. Begin with:".to_owned(),
+            Status::Ok => "All checks that ran are fine.".to_owned(),
+            Status::Warn => format!("Safe; {findings} to look at."),
+            Status::Error => format!("Not safe: {findings}."),
+            _ => "Not known: something could not be looked at.".to_owned(),
+        };
+        verdict + &missing
+    }
+}
+
+fn reason(r: CheckReason) -> String {
+    match r {
+        CheckReason::Skipped(s) => word(&s),
+        CheckReason::Unknown(u) => word(&u),
+    }
+}
+
+/// The word that the document has for it.
+fn word<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|v| v.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}

@@ -1,0 +1,143 @@
+//! `cass health`
+
+use super::context::Context;
+use super::emit::Human;
+use super::page::{Mark, Page};
+use crate::disk::{Root, writer_owner};
+use crate::error::{Error, Result};
+use crate::report::check::OwnerBlock;
+use crate::report::envelope::Report;
+use crate::report::health::{
+    ArchiveHealth, CommitsHealth, DataDirState, HealthBody, MirrorHealth, health_report,
+};
+use crate::store::layout;
+
+pub(super) fn run(ctx: &Context) -> Result<Report<HealthBody>> {
+    let mut body = HealthBody {
+        healthy: false,
+        data_dir: DataDirState::Absent,
+        generation: None,
+        archive: ArchiveHealth::Absent,
+        commits: CommitsHealth::None,
+        mirror: MirrorHealth::Absent,
+        writer_active: false,
+        owner: None,
+    };
+    match Root::open(ctx.env.data_dir()) {
+        Ok(None) => {}
+        Ok(Some(root)) => look(ctx, &root, &mut body)?,
+        Err(_) => body.data_dir = DataDirState::Unreadable,
+    }
+    Ok(health_report(body, &ctx.site))
+}
+
+fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
+    let has = |rel: &str| -> Result<bool> { root.exists(rel) };
+    let promised = has(layout::COVERAGE)? || has(layout::GENERATIONS)?;
+    let mirror = has(layout::MIRROR)?;
+    body.generation = current(root)?;
+    body.data_dir = if body.generation.is_some() || promised || mirror {
+        DataDirState::Present
+    } else if has(layout::ARCHIVE_DB)? {
+        DataDirState::Foreign
+    } else {
+        DataDirState::Empty
+    };
+    if mirror {
+        body.mirror = match root.read(layout::MIRROR_FORMAT, 256) {
+            Ok(Some(text)) => mirror_format(&text),
+            _ => MirrorHealth::Unreadable,
+        };
+    }
+    match &body.generation {
+        Some(generation) => (body.archive, body.commits) = core(ctx, root, generation),
+        None if promised => {
+            (body.archive, body.commits) = (ArchiveHealth::Missing, CommitsHealth::Unknown);
+        }
+        None => {}
+    }
+    if let Some(owner) = writer_owner(root)? {
+        body.writer_active = true;
+        let held = match owner.since_ms {
+            0 => 0,
+            since => u64::try_from(ctx.env.now_ms().saturating_sub(since)).unwrap_or(0),
+        };
+        body.owner = Some(OwnerBlock { pid: owner.pid, command: owner.command, held_for_ms: held });
+    }
+    Ok(())
+}
+
+/// CALL SITE: health. Opens the archive of `generation` for reading, compares its last commit with
+/// the coverage ledger's last line (its tail alone), under 50 ms at any size. Never fails: what it
+/// can't tell is `unknown`. Until then only the archive's presence is known.
+fn core(_ctx: &Context, root: &Root, generation: &str) -> (ArchiveHealth, CommitsHealth) {
+    match root.file_len(&layout::archive_db(generation)) {
+        Ok(Some(_)) => (ArchiveHealth::Unknown, CommitsHealth::Unknown),
+        Ok(None) => (ArchiveHealth::Missing, CommitsHealth::Unknown),
+        Err(_) => (ArchiveHealth::Unreadable, CommitsHealth::Unknown),
+    }
+}
+
+/// The generation that `CURRENT` names, if it names one in the form that this program writes.
+fn current(root: &Root) -> Result<Option<String>> {
+    let bytes = root.read(layout::CURRENT, 256).or_else(|e| match e.kind() {
+        // A CURRENT that is no small file names nothing; the check says what it is.
+        crate::error::ErrorKind::UnsafeTarget | crate::error::ErrorKind::Io => Ok(None),
+        _ => Err::<Option<Vec<u8>>, Error>(e),
+    })?;
+    Ok(bytes
+        .and_then(|b| String::from_utf8(b).ok())
+        .map(|t| t.trim_end().to_owned())
+        .filter(|id| {
+            id.len() == 9
+                && id.starts_with('g')
+                && id[1..].bytes().all(|b| b.is_ascii_digit())
+        }))
+}
+
+fn mirror_format(text: &[u8]) -> MirrorHealth {
+    let version = std::str::from_utf8(text)
+        .ok()
+        .and_then(|t| t.trim_end().strip_prefix("cass-mirror "))
+        .and_then(|n| n.parse::<u32>().ok());
+    match version {
+        Some(1) => MirrorHealth::Present,
+        Some(n) if n > 1 => MirrorHealth::TooNew,
+        _ => MirrorHealth::Unreadable,
+    }
+}
+
+impl Human for HealthBody {
+    fn page(r: &Report<Self>, page: &mut Page) {
+        let b = &r.body;
+        if b.archive == ArchiveHealth::Missing {
+            page.anomaly(Mark::Error, "an archive was made here and is gone");
+        }
+        if b.archive == ArchiveHealth::Unreadable {
+            page.anomaly(Mark::Error, "the archive can't be opened");
+        }
+        if b.commits == CommitsHealth::Lost {
+            page.anomaly(Mark::Error, "the archive has lost commits");
+        }
+        if b.data_dir == DataDirState::Foreign {
+            page.anomaly(Mark::Error, "the data directory belongs to another program");
+        }
+        if b.data_dir == DataDirState::Unreadable {
+            page.anomaly(Mark::Error, "the data directory can't be read");
+        }
+        page.fact(&format!("archive   {}", b.generation.as_deref().unwrap_or("none")));
+        if let Some(o) = &b.owner {
+            page.fact(&format!("writer    cass {} (pid {})", o.command, o.pid));
+        }
+    }
+
+    fn verdict(r: &Report<Self>) -> String {
+        use crate::report::envelope::Status;
+        match r.status {
+            Status::Ok => "Healthy, as far as this looks.".to_owned(),
+            Status::NotInitialized => "Nothing was ever indexed here. Begin with:".to_owned(),
+            Status::Unknown => "Not known; the check looks closer:".to_owned(),
+            _ => "Not healthy; the check says more:".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Capture: the raw bytes of every source that changed, into the mirror, before anything is
+//! parsed. Needs no archive.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::group;
+use crate::ingest::watch::Watch;
+use crate::ingest::read::{self, StableReader, TRIES};
+use crate::model::digest::Digest;
+use crate::model::source::{LOCAL, SourceKey};
+use crate::sources::config::Config;
+use crate::sources::file::Stat;
+use crate::sources::roots::{ProviderRoot, roots};
+use crate::sources::walk::{FileUse, FoundFile, Met, Oddity, RootState, walk};
+use crate::store::mirror::{
+    Added, CaptureMeta, Head, MirrorWriter, PREPARE_LIMIT, Prepared, Shape, SourceIdent, StatGate,
+};
+
+/// Sources prepared at once, and the bytes of them held in memory.
+const WINDOW_FILES: usize = 64;
+const WINDOW_BYTES: u64 = 24 << 20;
+/// A file changed this shortly before it was looked at may change again within the same tick of
+/// the file system's clock; its gate is not trusted once.
+const RACY_NS: i64 = 20_000_000;
+
+/// Why a source could not be captured, or what else was met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// One sentence.
+    pub message: String,
+    /// Whether the session is at risk: an error, not a note.
+    pub is_error: bool,
+}
+
+/// One capture that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// The source.
+    pub key: SourceKey,
+    /// Number of the capture.
+    pub seq: u64,
+    /// Bytes.
+    pub len: u64,
+    /// BLAKE3 of the content.
+    pub hash: Digest,
+    /// Whether the source never held still.
+    pub moving: bool,
+}
+
+/// What a capture run did.
+#[derive(Debug, Default)]
+pub struct CaptureOutcome {
+    /// Files found.
+    pub found: u64,
+    /// Files whose gate says that nothing changed.
+    pub unchanged: u64,
+    /// Files that were read and had not changed.
+    pub reread: u64,
+    /// Large databases left alone for now.
+    pub deferred: u64,
+    /// Sources in the mirror that no longer lie where they were.
+    pub gone: u64,
+    /// Captures made.
+    pub captured: Vec<Captured>,
+    /// Bytes of the sources that were read.
+    pub bytes_read: u64,
+    /// Bytes added to the packs.
+    pub bytes_stored: u64,
+    /// Damaged objects that are whole again.
+    pub healed: u64,
+    /// Roots, with what was found there.
+    pub roots: Vec<(ProviderRoot, RootState, u64)>,
+    /// What could not be read, and what was met.
+    pub problems: Vec<Problem>,
+    /// Files that were not read because the run was told to end.
+    pub not_reached: u64,
+}
+
+/// What of the mirror's heads decides whether a file is read.
+struct Known {
+    gate: StatGate,
+    at_ms: i64,
+    len: u64,
+}
+
+/// A file to read, with its gate as it was when it was met.
+struct Job {
+    found: FoundFile,
+    ident: SourceIdent,
+    gate: StatGate,
+}
+
+/// Captures everything that changed. With `full` every file is read, whatever its metadata says.
+///
+/// # Errors
+/// `no-space` before anything is written when the room does not suffice; errors of the mirror.
+/// A source that can't be read is a [`Problem`], not an error.
+pub fn capture(
+    env: &Env,
+    config: &Config,
+    mirror: &mut MirrorWriter<'_>,
+    free_bytes: u64,
+    full: bool,
+    watch: Watch<'_>,
+) -> Result<CaptureOutcome> {
+    let mut out = CaptureOutcome::default();
+    let mut known: HashMap<SourceKey, Known> = HashMap::new();
+    mirror.for_each_head(&mut |head: Head| {
+        let Head {
+            ident,
+            gate,
+            at_ms,
+            len,
+            ..
+        } = head;
+        if ident.source_id == LOCAL {
+            known.insert(ident.key, Known { gate, at_ms, len });
+        }
+        Ok(())
+    })?;
+    let jobs = discover(env, config, &mut known, full, &mut out);
+    // What is left was captured once and was not met.
+    out.gone = known.len() as u64;
+
+    check_room(&jobs, free_bytes)?;
+    watch.progress.phase("capture", Some(jobs.len() as u64));
+
+    let mut jobs = jobs.into_iter().map(|(_, job)| job).peekable();
+    let mut window: Vec<Job> = Vec::new();
+    while jobs.peek().is_some() {
+        if watch.interrupt.pending().is_some() {
+            out.not_reached = jobs.count() as u64;
+            break;
+        }
+        window.clear();
+        let mut bytes = 0;
+        while let Some(next) = jobs.peek() {
+            let size = next.gate.size;
+            let big = size > PREPARE_LIMIT || group::is_database_name(&next.found.path);
+            let full = window.len() >= WINDOW_FILES || bytes + size > WINDOW_BYTES;
+            if !window.is_empty() && (big || full) {
+                break;
+            }
+            bytes += size;
+            window.extend(jobs.next());
+            if big {
+                break;
+            }
+        }
+        let sizes: u64 = window.iter().map(|j| j.gate.size).sum();
+        let count = window.len() as u64;
+        match window.as_slice() {
+            [job] if job.gate.size > PREPARE_LIMIT || group::is_database_name(&job.found.path) => {
+                let added = stream(mirror, env, job);
+                settle(job, added, &mut out)?;
+            }
+            _ => small(mirror, env, &window, &mut out)?,
+        }
+        watch.progress.advance(count, sizes);
+    }
+    mirror.flush()?;
+    Ok(out)
+}
+
+/// Walks the roots, takes out of `known` what is there, and returns what must be read, with the
+/// bytes that are expected to be new.
+fn discover(
+    env: &Env,
+    config: &Config,
+    known: &mut HashMap<SourceKey, Known>,
+    full: bool,
+    out: &mut CaptureOutcome,
+) -> Vec<(u64, Job)> {
+    let now_ms = env.now_ms();
+    let mut jobs = Vec::new();
+    for root in roots(env, config) {
+        let mut files = 0;
+        let state = walk(&root, config, &mut |met| match met {
+            Met::File(found) => {
+                files += 1;
+                out.found += 1;
+                let ident = SourceIdent::new(LOCAL, found.provider, found.path.clone());
+                let mut gate = gate_of(found.stat, now_ms);
+                if group::is_database_name(&found.path) {
+                    match group::members_gate(&found) {
+                        Ok(extra) => gate.extra = extra,
+                        Err(e) => {
+                            out.problems.push(problem(&found.path, &e));
+                            return;
+                        }
+                    }
+                }
+                let before = known.remove(&ident.key);
+                let mut fresh = gate.size;
+                if let Some(k) = &before {
+                    if k.gate == gate && !full {
+                        out.unchanged += 1;
+                        return;
+                    }
+                    let is_db = group::is_database_name(&found.path);
+                    if is_db && !full && group::too_soon(gate.size, k.at_ms, now_ms) {
+                        out.deferred += 1;
+                        return;
+                    }
+                    fresh = gate.size.saturating_sub(k.len);
+                }
+                jobs.push((fresh, Job { found, ident, gate }));
+            }
+            Met::Odd {
+                path,
+                kind,
+                message,
+            } => {
+                let (text, is_error) = match kind {
+                    Oddity::Link => ("a link; it is not followed", false),
+                    Oddity::FollowedLink => ("a linked folder; it was followed once", false),
+                    Oddity::LinkLoop => ("a link to a folder that was read already", false),
+                    Oddity::Special => ("a FIFO, socket or device; it is not read", false),
+                    Oddity::Unreadable => ("can't be read", true),
+                    Oddity::Excluded => ("excluded by the settings", false),
+                };
+                let message = match message {
+                    Some(m) => format!("{text}: {m}"),
+                    None => text.to_owned(),
+                };
+                out.problems.push(Problem {
+                    path,
+                    message,
+                    is_error,
+                });
+            }
+        });
+        out.roots.push((root, state, files));
+    }
+    jobs
+}
+
+fn gate_of(stat: Stat, now_ms: i64) -> StatGate {
+    let racy = now_ms
+        .saturating_mul(1_000_000)
+        .saturating_sub(stat.mtime_ns)
+        < RACY_NS
+        && stat.mtime_ns <= now_ms.saturating_mul(1_000_000);
+    StatGate {
+        dev: stat.dev,
+        ino: stat.ino,
+        size: stat.size,
+        mtime_ns: stat.mtime_ns,
+        extra: if racy {
+            "racy".to_owned()
+        } else {
+            String::new()
+        },
+    }
+}
+
+/// The room a run needs at most, by the one estimate that every surface shows: half of the new
+/// bytes for the mirror, as much again as the new session bytes for the archive's rows.
+#[must_use]
+pub fn required_bytes(new_bytes: u64, new_session_bytes: u64) -> u64 {
+    if new_bytes == 0 {
+        return 0;
+    }
+    (1 << 20) + new_bytes / 2 + new_session_bytes
+}
+
+fn check_room(jobs: &[(u64, Job)], free: u64) -> Result<()> {
+    let new: u64 = jobs.iter().map(|(fresh, _)| fresh).sum();
+    let session: u64 = jobs
+        .iter()
+        .filter(|(_, j)| j.found.usage == FileUse::Session)
+        .map(|(fresh, _)| fresh)
+        .sum();
+    let need = required_bytes(new, session);
+    if need <= free {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::NoSpace,
+        format!("{need} bytes are needed for {new} new bytes of sources, {free} are free"),
+    )
+    .with_hint("Make room on the data directory's file system, or name another with --data-dir.")
+    .with_context("required_bytes", need.to_string())
+    .with_context("free_bytes", free.to_string()))
+}
+
+/// Captures a window of small files: read, hashed and compressed in parallel, added in order.
+fn small(
+    mirror: &mut MirrorWriter<'_>,
+    env: &Env,
+    window: &[Job],
+    out: &mut CaptureOutcome,
+) -> Result<()> {
+    let mut heads = Vec::with_capacity(window.len());
+    for job in window {
+        heads.push(mirror.head(job.ident.key)?);
+    }
+    let ready: Vec<Result<Option<(Prepared, bool)>>> = window
+        .par_iter()
+        .zip(heads)
+        .map(|(job, head)| {
+            let Some((bytes, moving)) = read_whole(job)? else {
+                return Ok(None);
+            };
+            let shape = group::shape_of(&bytes);
+            Ok(Some((
+                MirrorWriter::prepare(bytes, shape, head.as_ref())?,
+                moving,
+            )))
+        })
+        .collect();
+    for (job, ready) in window.iter().zip(ready) {
+        let added = match ready {
+            Ok(Some((prepared, moving))) => {
+                let meta = meta(env, job, moving);
+                // The writer is of no use after it failed: that is no problem of one source.
+                let added = mirror.add(&job.ident, prepared, meta)?;
+                Ok((added, moving))
+            }
+            Ok(None) => stream(mirror, env, job),
+            Err(e) => Err(e),
+        };
+        settle(job, added, out)?;
+    }
+    Ok(())
+}
+
+fn meta(env: &Env, job: &Job, moving: bool) -> CaptureMeta {
+    CaptureMeta {
+        gate: job.gate.clone(),
+        at_ms: env.now_ms(),
+        moving,
+        group: Vec::new(),
+    }
+}
+
+/// The content of a small file, and whether it never held still; `None` when it has grown too
+/// long to be held in memory.
+fn read_whole(job: &Job) -> Result<Option<(Vec<u8>, bool)>> {
+    let alone = || Ok(true);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let strict = tries <= TRIES;
+        let (file, before) = read::open(&job.found)?;
+        if before.size > PREPARE_LIMIT {
+            return Ok(None);
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
+        let mut reader = StableReader::new(file, before, strict, &alone);
+        match std::io::Read::read_to_end(&mut reader, &mut bytes) {
+            Ok(_) => return Ok(Some((bytes, !strict))),
+            Err(e) => {
+                let e = Error::io("read", &job.found.path, e);
+                if !(strict && read::is_moved(&e)) {
+                    return Err(e);
+                }
+            }
+        }
+    }
+}
+
+/// Captures one large file, or one database with its sidecars.
+fn stream(mirror: &mut MirrorWriter<'_>, env: &Env, job: &Job) -> Result<(Added, bool)> {
+    let head = read::beginning(&job.found, 18)?;
+    let shape = group::shape_of(&head);
+    let is_group = group::is_database_name(&job.found.path);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let strict = tries <= TRIES;
+        let mut meta = meta(env, job, !strict);
+        let gate_before = if is_group {
+            group::members_gate(&job.found)?
+        } else {
+            String::new()
+        };
+        if is_group {
+            meta.gate.extra = gate_before.clone();
+        }
+        let (file, before) = read::open(&job.found)?;
+        meta.gate.size = before.size;
+        meta.gate.mtime_ns = before.mtime_ns;
+        let same = || -> Result<bool> {
+            if !is_group {
+                return Ok(true);
+            }
+            let now = read::open(&job.found)?.1;
+            // For a database even growth is a change: page 1 may be from before, the end from after.
+            Ok(now == before && group::members_gate(&job.found)? == gate_before)
+        };
+        let alone = || Ok(true);
+        let attempt = (|| {
+            if is_group {
+                for suffix in group::MEMBERS {
+                    if let Some((member, stat)) = group::open_member(&job.found, suffix)? {
+                        let mut r = StableReader::new(member, stat, strict, &alone);
+                        let key = job.ident.key;
+                        meta.group
+                            .push(mirror.store_member(key, suffix, &mut r, Shape::Text)?);
+                    }
+                }
+            }
+            let mut r = StableReader::new(file, before, strict, &same);
+            mirror.add_stream(&job.ident, &mut r, shape, meta.clone())
+        })();
+        match attempt {
+            Ok(added) => return Ok((added, !strict)),
+            Err(e) if strict && read::is_moved(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Books the result of one source. Only an error of the source itself is a problem; one of the
+/// mirror ends the run.
+fn settle(job: &Job, added: Result<(Added, bool)>, out: &mut CaptureOutcome) -> Result<()> {
+    match added {
+        Ok((added, moving)) => {
+            out.bytes_read += added.len;
+            out.bytes_stored += added.stored;
+            out.healed += added.healed;
+            if added.unchanged {
+                out.reread += 1;
+            } else {
+                out.captured.push(Captured {
+                    key: job.ident.key,
+                    seq: added.seq,
+                    len: added.len,
+                    hash: added.hash,
+                    moving,
+                });
+            }
+            Ok(())
+        }
+        // Deleted between the walk and now: nothing to capture, nothing lost.
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            out.found = out.found.saturating_sub(1);
+            Ok(())
+        }
+        Err(e) if e.kind() == ErrorKind::NoSpace => Err(e),
+        Err(e) => {
+            out.problems.push(problem(&job.found.path, &e));
+            Ok(())
+        }
+    }
+}
+
+fn problem(path: &std::path::Path, e: &Error) -> Problem {
+    Problem {
+        path: path.to_path_buf(),
+        message: e.message().to_owned(),
+        is_error: true,
+    }
+}

@@ -1,0 +1,358 @@
+//! From captures to rows: every capture that the archive has not read yet, oldest first.
+//!
+//! One thread reads and parses, this one writes; one transaction a capture, whose cursor commits
+//! with its rows. A kill costs the source at hand and nothing else.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::capture::Problem;
+use crate::ingest::parse::{self, SourceName};
+use crate::ingest::watch::Watch;
+use crate::model::digest::Digest;
+use crate::model::record::{Disposition, Piece, ResumePoint};
+use crate::sources::walk::{FileUse, usage};
+use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
+use crate::store::mirror::{CaptureLine, ContentReader, Head, MirrorWriter, SourceIdent};
+
+/// How much of a source's beginning the parser may look at.
+const HEAD_BYTES: u64 = 256 << 10;
+/// Pieces handed over at once, and hand-overs in flight: bounds the memory between the threads.
+const BATCH: usize = 256;
+const IN_FLIGHT: usize = 8;
+
+/// What feeding did.
+#[derive(Debug, Default)]
+pub struct FeedOutcome {
+    /// Captures read into the archive.
+    pub parsed: u64,
+    /// Commits made.
+    pub commits: u64,
+    /// Records and messages seen in these captures.
+    pub records: u64,
+    /// Messages in these captures.
+    pub messages: u64,
+    /// Records that the ladder could not read, and their bytes.
+    pub skipped: u64,
+    /// Bytes that hold no record.
+    pub skipped_bytes: u64,
+    /// Sources that could not be read into the archive.
+    pub problems: Vec<Problem>,
+    /// Whether it ended early because it was told to.
+    pub stopped: bool,
+}
+
+/// One capture to read.
+struct Job {
+    ident: SourceIdent,
+    line: CaptureLine,
+    /// Where to go on; `None` begins a new epoch of the source.
+    from: Option<ResumePoint>,
+    restart: bool,
+}
+
+/// What the parsing thread sends for a job, in this order: batches, then an end.
+enum Parsed {
+    Batch(Vec<Piece>),
+    End(ResumePoint),
+    Failed(Error),
+}
+
+/// Reads every pending capture of every session source.
+///
+/// # Errors
+/// Errors of the archive or the mirror as a whole. A source that can't be
+/// parsed or whose capture can't be read is a [`Problem`].
+pub fn feed(
+    env: &Env,
+    mirror: &mut MirrorWriter<'_>,
+    archive: &mut ArchiveWriter<'_>,
+    watch: Watch<'_>,
+) -> Result<FeedOutcome> {
+    let mut out = FeedOutcome::default();
+    let pending = pending(mirror, archive)?;
+    watch.progress.phase("archive", Some(pending.len() as u64));
+    for source in pending {
+        if watch.interrupt.pending().is_some() {
+            out.stopped = true;
+            break;
+        }
+        match jobs(mirror, archive, &source.ident, source.seq) {
+            Ok(jobs) => {
+                for job in jobs {
+                    run(env, mirror, archive, &job, &mut out)?;
+                }
+            }
+            Err(e) if of_the_source(&e) => out.problems.push(problem(source.ident.path, &e)),
+            Err(e) => return Err(e),
+        }
+        watch.progress.advance(1, source.len);
+    }
+    Ok(out)
+}
+
+struct Pending {
+    at_ms: i64,
+    ident: SourceIdent,
+    seq: u64,
+    len: u64,
+}
+
+/// Session sources whose newest capture was not read, in the order of capture: the order decides
+/// which of two diverging sources keeps a conversation's id.
+fn pending(mirror: &mut MirrorWriter<'_>, archive: &ArchiveWriter<'_>) -> Result<Vec<Pending>> {
+    let mut pending = Vec::new();
+    mirror.for_each_head(&mut |head: Head| {
+        let Head { ident, seq, at_ms, len, .. } = head;
+        if usage(ident.provider, &ident.path) != Some(FileUse::Session) {
+            return Ok(());
+        }
+        if archive.cursor(ident.key)?.is_none_or(|c| c.parsed_seq < seq) {
+            pending.push(Pending { at_ms, ident, seq, len });
+        }
+        Ok(())
+    })?;
+    pending.sort_by(|a, b| (a.at_ms, &a.ident.path).cmp(&(b.at_ms, &b.ident.path)));
+    Ok(pending)
+}
+
+/// The captures of one source to read. One that the next capture merely extends is left to it.
+fn jobs(
+    mirror: &mut MirrorWriter<'_>,
+    archive: &ArchiveWriter<'_>,
+    ident: &SourceIdent,
+    newest: u64,
+) -> Result<Vec<Job>> {
+    let cursor: Option<Cursor> = archive.cursor(ident.key)?;
+    let done = cursor.as_ref().map_or(0, |c| c.parsed_seq);
+    let mut lines: Vec<CaptureLine> = Vec::new();
+    mirror.captures(ident.key, &mut |line| {
+        if line.seq >= done && line.seq <= newest {
+            lines.push(line);
+        }
+        Ok(())
+    })?;
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut lines = lines.into_iter().peekable();
+    let mut before = match (&cursor, lines.peek()) {
+        (Some(_), Some(line)) if line.seq == done => lines.next(),
+        _ => None,
+    };
+    let mut from = cursor.map(|c| c.resume);
+    while let Some(line) = lines.next() {
+        let extended = match lines.peek() {
+            Some(next) => extends(mirror, &line, next)?,
+            None => false,
+        };
+        if extended {
+            continue;
+        }
+        let goes_on = match &before {
+            Some(b) => extends(mirror, b, &line)?,
+            None => false,
+        };
+        jobs.push(Job {
+            ident: ident.clone(),
+            line: line.clone(),
+            // Only the first job can go on from the cursor; a later one follows a rewrite.
+            from: if goes_on { from.take() } else { None },
+            restart: !goes_on && before.is_some(),
+        });
+        before = Some(line);
+        from = None;
+    }
+    Ok(jobs)
+}
+
+/// Whether `old`'s content is the beginning of `new`'s.
+fn extends(mirror: &mut MirrorWriter<'_>, old: &CaptureLine, new: &CaptureLine) -> Result<bool> {
+    if new.len < old.len {
+        return Ok(false);
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut content = mirror.open_content(new.recipe, new.len)?.take(old.len);
+    let mut buf = vec![0u8; 1 << 20];
+    loop {
+        match content.read(&mut buf) {
+            Ok(0) => break,
+            Ok(n) => {
+                hasher.update(&buf[..n]);
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(unreadable(new, e)),
+        }
+    }
+    Ok(Digest::from(hasher.finalize()) == old.hash)
+}
+
+fn unreadable(line: &CaptureLine, e: std::io::Error) -> Error {
+    Error::new(ErrorKind::MirrorDamaged, format!("capture {} can't be read: {e}", line.seq))
+        .with_source(e)
+}
+
+/// Whether an error is about one source, so that the others go on.
+fn of_the_source(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::MirrorDamaged | ErrorKind::VerifyFailed)
+}
+
+fn problem(path: PathBuf, e: &Error) -> Problem {
+    Problem { path, message: e.message().to_owned(), is_error: true }
+}
+
+fn run(
+    env: &Env,
+    mirror: &mut MirrorWriter<'_>,
+    archive: &mut ArchiveWriter<'_>,
+    job: &Job,
+    out: &mut FeedOutcome,
+) -> Result<()> {
+    let content = mirror.open_content(job.line.recipe, job.line.len);
+    let begun = content.and_then(|mut content| {
+        let mut head = Vec::new();
+        (&mut content)
+            .take(HEAD_BYTES)
+            .read_to_end(&mut head)
+            .map_err(|e| unreadable(&job.line, e))?;
+        Ok((content, head))
+    });
+    let (content, head) = match begun {
+        Ok(begun) => begun,
+        Err(e) if of_the_source(&e) => {
+            out.problems.push(problem(job.ident.path.clone(), &e));
+            return Ok(());
+        }
+        Err(e) => return Err(e),
+    };
+    let mut append = archive.begin(CaptureRef {
+        key: job.ident.key,
+        source_id: &job.ident.source_id,
+        provider: job.ident.provider,
+        path: &job.ident.path,
+        seq: job.line.seq,
+        len: job.line.len,
+        restart: job.restart,
+        parser_version: parse::VERSION,
+    })?;
+    let (send, receive) = crossbeam_channel::bounded(IN_FLIGHT);
+    let mut counts = (0u64, 0u64, 0u64, 0u64);
+    let end: Result<ResumePoint> = std::thread::scope(|scope| {
+        scope.spawn(move || parse_job(job, content, &head, &send));
+        drain(&receive, &mut |piece| {
+            match piece {
+                Piece::Record(r) => {
+                    counts.0 += 1;
+                    if let Disposition::Messages(m) = &r.disposition {
+                        counts.1 += m.len() as u64;
+                    }
+                }
+                Piece::Skipped { span, .. } => {
+                    counts.2 += 1;
+                    counts.3 += span.len;
+                }
+                Piece::Separator(_) => {}
+            }
+            append.piece(piece)
+        })
+    });
+    let resume = match end {
+        Ok(resume) => resume,
+        Err(e) if of_the_source(&e) => {
+            // The rows of this capture are rolled back with `append`.
+            out.problems.push(problem(job.ident.path.clone(), &e));
+            return Ok(());
+        }
+        Err(e) => return Err(e),
+    };
+    out.records += counts.0;
+    out.messages += counts.1;
+    out.skipped += counts.2;
+    out.skipped_bytes += counts.3;
+    out.parsed += 1;
+    if append.finish(resume, env.now_ms())?.is_some() {
+        out.commits += 1;
+    }
+    // A provider that finds a file with bytes in it and reads not one record is an error.
+    if job.line.len > 0 && counts.0 == 0 && counts.2 > 0 && job.from.is_none() {
+        out.problems.push(Problem {
+            path: job.ident.path.clone(),
+            message: format!("no record could be read from {} bytes", job.line.len),
+            is_error: true,
+        });
+    }
+    Ok(())
+}
+
+fn drain(
+    receive: &Receiver<Parsed>,
+    each: &mut dyn FnMut(&Piece) -> Result<()>,
+) -> Result<ResumePoint> {
+    for parsed in receive {
+        match parsed {
+            Parsed::Batch(pieces) => {
+                for piece in &pieces {
+                    each(piece)?;
+                }
+            }
+            Parsed::End(resume) => return Ok(resume),
+            Parsed::Failed(e) => return Err(e),
+        }
+    }
+    Err(Error::new(ErrorKind::Internal, "the parser ended without a result"))
+}
+
+fn parse_job(job: &Job, content: ContentReader<'_>, head: &[u8], send: &Sender<Parsed>) {
+    let result = (|| {
+        let mut pieces = Vec::with_capacity(BATCH);
+        let mut parser = parser_for(job, content, head)?;
+        while let Some(piece) = parser.next()? {
+            pieces.push(piece);
+            if pieces.len() == BATCH && send.send(Parsed::Batch(std::mem::take(&mut pieces))).is_err()
+            {
+                // The writer gave up and says why itself.
+                return Ok(None);
+            }
+        }
+        if send.send(Parsed::Batch(pieces)).is_err() {
+            return Ok(None);
+        }
+        Ok(Some(parser.resume()))
+    })();
+    let _ = match result {
+        Ok(None) => Ok(()),
+        Ok(Some(resume)) => send.send(Parsed::End(resume)),
+        Err(e) => send.send(Parsed::Failed(e)),
+    };
+}
+
+fn parser_for<'c>(
+    job: &Job,
+    mut content: ContentReader<'c>,
+    head: &[u8],
+) -> Result<parse::SourceParser<'c>> {
+    let name = SourceName { provider: job.ident.provider, path: &job.ident.path };
+    let at = job.from.as_ref().map_or(0, |f| f.offset);
+    let packed = job.ident.path.extension().is_some_and(|e| e.as_encoded_bytes() == b"zst");
+    let rewind = if packed { 0 } else { at };
+    content.seek(SeekFrom::Start(rewind)).map_err(|e| unreadable(&job.line, e))?;
+    let mut plain = parse::decoded(&job.ident.path, Box::new(content))?;
+    if !packed {
+        return Ok(parse::open(name, plain, head, job.from.clone()));
+    }
+    // Offsets count decoded bytes: what was read before is decoded again and passed over.
+    let mut plain_head = Vec::new();
+    if at == 0 {
+        (&mut plain)
+            .take(HEAD_BYTES)
+            .read_to_end(&mut plain_head)
+            .map_err(|e| unreadable(&job.line, e))?;
+        let whole = std::io::Cursor::new(plain_head.clone()).chain(plain);
+        return Ok(parse::open(name, Box::new(whole), &plain_head, None));
+    }
+    std::io::copy(&mut (&mut plain).take(at), &mut std::io::sink())
+        .map_err(|e| unreadable(&job.line, e))?;
+    Ok(parse::open(name, plain, &plain_head, job.from.clone()))
+}

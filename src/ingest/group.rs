@@ -1,0 +1,144 @@
+//! SQLite databases as sources: the database, its `-wal` and its `-journal` are one capture.
+//!
+//! The database is never opened where it lies: an ordinary reader would fold the WAL into it and
+//! delete it. A change is seen by sizes, times and the WAL's salts; the change counter in the
+//! database's header misses commits that are only in the WAL.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::sources::file::{Base, Stat};
+use crate::sources::walk::FoundFile;
+use crate::store::mirror::Shape;
+
+/// The files that belong to a database, by what is added to its name.
+pub const MEMBERS: [&str; 2] = ["-wal", "-journal"];
+/// A database above this size is captured again only after a while.
+const LARGE: u64 = 64 << 20;
+/// The while: one second for this many bytes.
+const BYTES_PER_SECOND: u64 = 4 << 20;
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Whether the name is one that harnesses give to databases.
+#[must_use]
+pub fn is_database_name(path: &Path) -> bool {
+    path.extension().is_some_and(|e| {
+        matches!(
+            e.as_encoded_bytes(),
+            b"sqlite" | b"sqlite3" | b"db" | b"vscdb"
+        )
+    })
+}
+
+/// How the content that begins with `head` is cut.
+#[must_use]
+pub fn shape_of(head: &[u8]) -> Shape {
+    if head.len() < 18 || !head.starts_with(MAGIC) {
+        return Shape::Text;
+    }
+    let page_size = match u32::from(u16::from_be_bytes([head[16], head[17]])) {
+        1 => 65536,
+        n => n,
+    };
+    if page_size.is_power_of_two() && (512..=65536).contains(&page_size) {
+        Shape::Sqlite { page_size }
+    } else {
+        Shape::Text
+    }
+}
+
+/// The other files of a database, as they are now: part of the gate. Sizes and times, and the
+/// WAL's first 32 bytes, which hold its salts. Empty when there are none.
+///
+/// # Errors
+/// `permission-denied` or `io` when one is there and can't be looked at.
+pub fn members_gate(found: &FoundFile) -> Result<String> {
+    let mut gate = String::new();
+    for suffix in MEMBERS {
+        let Some((mut file, stat)) = open_member(found, suffix)? else {
+            continue;
+        };
+        let _ = write!(gate, "{suffix} {} {}", stat.size, stat.mtime_ns);
+        if suffix == "-wal" {
+            let mut head = [0u8; 32];
+            let mut got = 0;
+            while got < head.len() {
+                match file.read(&mut head[got..]) {
+                    Ok(0) => break,
+                    Ok(n) => got += n,
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(Error::io("read", &member_path(found, suffix), e)),
+                }
+            }
+            let _ = write!(gate, " {}", crate::model::path::hex(&head[..got]));
+        }
+        gate.push(';');
+    }
+    Ok(gate)
+}
+
+/// The path of a member.
+#[must_use]
+pub fn member_path(found: &FoundFile, suffix: &str) -> PathBuf {
+    let mut name = found.path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Opens a member; `None` when it is not there.
+///
+/// # Errors
+/// `unsupported`, `permission-denied` or `io`.
+pub fn open_member(found: &FoundFile, suffix: &str) -> Result<Option<(File, Stat)>> {
+    let path = member_path(found, suffix);
+    let rel = path.strip_prefix(&found.base).unwrap_or(&path);
+    let file = match Base::open(&found.base)?.open_regular(rel) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let stat = Stat::of(&file.metadata().map_err(|e| Error::io("stat", &path, e))?);
+    Ok(Some((file, stat)))
+}
+
+/// Whether a large database was captured so recently that it is left alone for now.
+#[must_use]
+pub fn too_soon(size: u64, captured_at_ms: i64, now_ms: i64) -> bool {
+    if size < LARGE {
+        return false;
+    }
+    let wait_ms = i64::try_from(size / BYTES_PER_SECOND)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(1000);
+    let age = now_ms.saturating_sub(captured_at_ms);
+    // A capture from the future says that a clock was wrong, not that there is no need.
+    (0..wait_ms).contains(&age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_size_comes_from_the_header() {
+        let mut head = MAGIC.to_vec();
+        head.extend([0x10, 0x00]);
+        assert_eq!(shape_of(&head), Shape::Sqlite { page_size: 4096 });
+        head[16..18].copy_from_slice(&[0, 1]);
+        assert_eq!(shape_of(&head), Shape::Sqlite { page_size: 65536 });
+        head[16..18].copy_from_slice(&[0, 3]);
+        assert_eq!(shape_of(&head), Shape::Text);
+        assert_eq!(shape_of(b"{}"), Shape::Text);
+    }
+
+    #[test]
+    fn only_large_databases_wait_and_a_wrong_clock_never_stops_capture() {
+        assert!(!too_soon(LARGE - 1, 1000, 1001));
+        assert!(too_soon(1 << 30, 1000, 1001));
+        assert!(!too_soon(1 << 30, 1000, 1000 + 256_000));
+        assert!(!too_soon(1 << 30, 1000, 999));
+    }
+}

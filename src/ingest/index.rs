@@ -1,0 +1,107 @@
+//! `cass index`: capture first, then parse; the one command that brings new evidence in.
+
+use crate::disk::{Capture, Root, WriterLock};
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::capture::{CaptureOutcome, capture};
+use crate::ingest::feed::{FeedOutcome, feed};
+use crate::ingest::watch::Watch;
+use crate::sources::config::Config;
+use crate::store::archive::ArchiveWriter;
+use crate::store::generation;
+use crate::store::mirror::{MirrorProblem, MirrorWriter};
+
+/// What an index run did.
+#[derive(Debug)]
+pub struct IndexOutcome {
+    /// The capture.
+    pub capture: CaptureOutcome,
+    /// What reading the captures into the archive did; `None` when there was no usable archive.
+    pub feed: Option<FeedOutcome>,
+    /// Why there was no usable archive, or why reading into it ended.
+    pub archive_error: Option<Error>,
+    /// Damage that opening the mirror met.
+    pub mirror_problems: Vec<MirrorProblem>,
+    /// Bytes free on the data directory's file system before the run.
+    pub free_bytes: u64,
+}
+
+impl IndexOutcome {
+    /// Whether anything was added anywhere.
+    #[must_use]
+    pub fn is_no_op(&self) -> bool {
+        self.capture.captured.is_empty()
+            && self.archive_error.is_none()
+            && self.feed.as_ref().is_none_or(|f| f.commits == 0 && f.parsed == 0)
+    }
+
+    /// Whether a signal or a failure left work for the next run.
+    #[must_use]
+    pub fn stopped(&self) -> bool {
+        self.capture.not_reached > 0 || self.feed.as_ref().is_some_and(|f| f.stopped)
+    }
+
+    /// Sources that failed, in either part.
+    #[must_use]
+    pub fn failed_sources(&self) -> usize {
+        let feed = self.feed.iter().flat_map(|f| f.problems.iter());
+        self.capture.problems.iter().chain(feed).filter(|p| p.is_error).count()
+    }
+}
+
+/// Captures what is new and reads it into the archive.
+///
+/// # Errors
+/// Before anything is written: `config-invalid`, `foreign-archive`, `mirror-too-new`, `lock-busy`,
+/// `no-space`, `permission-denied`. Later: errors of the mirror. An archive that can't be used is
+/// no error here: the capture is done and [`IndexOutcome::archive_error`] says why.
+pub fn index(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
+    let config = Config::load(env.config_dir(), env.home())?;
+    // Looked at before anything is made: what belongs to another program stays untouched.
+    if let Some(root) = Root::open(env.data_dir())? {
+        match generation::locate(&root) {
+            Err(e) if e.kind() == ErrorKind::ForeignArchive => return Err(e),
+            _ => {}
+        }
+    }
+    let root = Root::open_or_create(env.data_dir())?;
+    let free_bytes = root.free_bytes()?;
+    let lock = WriterLock::acquire(root, "index", env.now_ms())?;
+    let cap = Capture::new(&lock);
+    let mut mirror = MirrorWriter::open(cap, env.now_ms())?;
+    let mirror_problems = mirror.problems().to_vec();
+    let capture = capture(env, &config, &mut mirror, free_bytes, full, watch)?;
+
+    let mut outcome = IndexOutcome {
+        capture,
+        feed: None,
+        archive_error: None,
+        mirror_problems,
+        free_bytes,
+    };
+    if outcome.capture.not_reached == 0 {
+        match project(env, cap, &mut mirror, watch) {
+            Ok(feed) => outcome.feed = Some(feed),
+            Err(e) => outcome.archive_error = Some(e),
+        }
+    }
+    mirror.finish()?;
+    Ok(outcome)
+}
+
+fn project(
+    env: &Env,
+    cap: Capture<'_>,
+    mirror: &mut MirrorWriter<'_>,
+    watch: Watch<'_>,
+) -> Result<FeedOutcome> {
+    let mut archive = ArchiveWriter::open_or_create(cap, env.now_ms())?;
+    let fed = feed(env, mirror, &mut archive, watch);
+    // Whatever happened, what is committed may be folded in; a reader only delays that.
+    let folded = archive.checkpoint_if_free(cap.lock());
+    let fed = fed?;
+    match folded {
+        Err(e) if e.kind() != ErrorKind::LockBusy => Err(e),
+        _ => Ok(fed),
+    }
+}

@@ -1,0 +1,402 @@
+//! From the bytes of a source to pieces that tile it, in flat memory.
+//!
+//! ```text
+//! bytes -> window (streaming) -> ladder (which bytes are a record) -> provider (what it says)
+//! ```
+//!
+//! What a piece is depends only on the bytes up to its end and on the rest of its segment, so a
+//! source that is read in two parts gives the pieces of one that is read at once; only a run of NUL
+//! bytes or of separators may be cut in two where the first part ended.
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::provider::{Place, Reader, Reading};
+use crate::model::digest::Digest;
+use crate::model::provider::Provider;
+use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span};
+
+pub(crate) mod json;
+mod ladder;
+pub(crate) mod line;
+pub(crate) mod payload;
+mod shape;
+mod window;
+
+use ladder::{Join, Value};
+use window::{Stop, Window, len64};
+
+/// Bytes of the longest line that is parsed; a longer one is passed over and reported.
+pub const MAX_LINE: usize = 64 * 1024 * 1024;
+
+/// Bytes of a source's head that [`open`] looks at.
+pub const MAX_HEAD: usize = 256 * 1024;
+
+/// A source as its harness names it.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceName<'a> {
+    /// Who wrote it.
+    pub provider: Provider,
+    /// Its path; the file stem and a `subagents` folder carry meaning.
+    pub path: &'a Path,
+}
+
+/// Starts to parse `content`, which begins at `from` (at byte 0 when there is none). `head` is the
+/// beginning of the whole source, at most [`MAX_HEAD`] bytes of it; it names the session of records
+/// that come before the first that names it.
+#[must_use]
+pub fn open<'r>(
+    name: SourceName<'_>,
+    content: Box<dyn Read + 'r>,
+    head: &[u8],
+    from: Option<ResumePoint>,
+) -> SourceParser<'r> {
+    open_limited(name, content, head, from, MAX_LINE)
+}
+
+/// [`open`] with another limit for the length of a line, in bytes.
+#[must_use]
+pub fn open_limited<'r>(
+    name: SourceName<'_>,
+    content: Box<dyn Read + 'r>,
+    head: &[u8],
+    from: Option<ResumePoint>,
+    max_line: usize,
+) -> SourceParser<'r> {
+    let head = head.get(..MAX_HEAD).unwrap_or(head);
+    let (offset, line, state) = match from {
+        Some(point) => {
+            (point.offset, point.line, serde_json::from_slice(&point.state).unwrap_or_default())
+        }
+        None => (0, 1, State::default()),
+    };
+    SourceParser {
+        path: name.path.to_owned(),
+        reader: Reader::new(name, first_objects(head), state.reader),
+        window: Window::new(content, offset),
+        line,
+        mid_line: state.mid_line,
+        after_nul: state.after_nul,
+        segment: None,
+        torn: None,
+        max_line: max_line.max(1),
+    }
+}
+
+/// The plain bytes of a source: `content` itself, or what it decompresses to when the name ends in
+/// `.zst` (any number of frames). Offsets count plain bytes.
+///
+/// # Errors
+/// `io` when the decoder can't be set up.
+pub fn decoded<'r>(path: &Path, content: Box<dyn Read + 'r>) -> Result<Box<dyn Read + 'r>> {
+    if path.extension().is_none_or(|e| e != "zst") {
+        return Ok(content);
+    }
+    let failed = |e| Error::io("decompress", path, e);
+    let mut decoder = zstd::Decoder::new(content).map_err(failed)?;
+    // Foreign bytes choose the window; more than this would be a way to take our memory.
+    decoder.window_log_max(27).map_err(failed)?;
+    Ok(Box::new(decoder))
+}
+
+/// A source being parsed.
+pub struct SourceParser<'r> {
+    path: PathBuf,
+    reader: Reader,
+    window: Window<'r>,
+    line: u64,
+    /// Something other than white space and NUL bytes came before on this line.
+    mid_line: bool,
+    /// Only NUL bytes (and white space) came before on this line.
+    after_nul: bool,
+    /// End and stop of the segment at hand, so that a line of many values is looked through once.
+    segment: Option<(u64, Stop)>,
+    torn: Option<Torn>,
+    max_line: usize,
+}
+
+/// The torn tail: where it begins, and what counted there.
+#[derive(Debug, Clone, Copy)]
+struct Torn {
+    offset: u64,
+    line: u64,
+}
+
+/// What must be known to go on, beside offset and line.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct State {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    mid_line: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    after_nul: bool,
+    reader: Option<serde_json::Value>,
+}
+
+impl fmt::Debug for SourceParser<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceParser")
+            .field("path", &self.path)
+            .field("window", &self.window)
+            .field("line", &self.line)
+            .field("torn", &self.torn)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SourceParser<'_> {
+    /// The next piece; `None` behind the last one. Pieces tile the content. A torn tail is the last
+    /// piece, and the only one that [`SourceParser::resume`] does not lie behind.
+    ///
+    /// # Errors
+    /// `io` when the content can't be read; everything whole before that was handed out.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Piece>> {
+        let Some(first) = self.window.first() else {
+            return self.readable_so_far().map(|()| None);
+        };
+        if first == 0 {
+            return Ok(Some(self.nul_block()));
+        }
+        if is_gap(first) || self.at_byte_order_mark() {
+            return Ok(Some(self.separator()));
+        }
+        self.segment().map(Some)
+    }
+
+    /// Where to go on when the source has grown: behind the pieces handed out so far, a torn tail
+    /// excepted.
+    #[must_use]
+    pub fn resume(&self) -> ResumePoint {
+        let (offset, line) = match self.torn {
+            Some(torn) => (torn.offset, torn.line),
+            None => (self.window.offset(), self.line),
+        };
+        let state = State {
+            mid_line: self.mid_line,
+            after_nul: self.after_nul,
+            reader: self.reader.state(),
+        };
+        ResumePoint { offset, line, state: serde_json::to_vec(&state).unwrap_or_default() }
+    }
+
+    /// The end of the last piece: bytes of the source seen.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.window.offset()
+    }
+
+    /// The error that ended the content, if one did.
+    fn readable_so_far(&self) -> Result<()> {
+        match self.window.error() {
+            None => Ok(()),
+            Some(e) => {
+                let path = self.path.display();
+                Err(Error::new(ErrorKind::Io, format!("cannot read {path}: {e}"))
+                    .with_context("path", path.to_string())
+                    .with_context("offset", self.window.offset().to_string()))
+            }
+        }
+    }
+
+    fn nul_block(&mut self) -> Piece {
+        let (offset, line) = (self.window.offset(), self.line);
+        let len = self.window.pass_while(|b| b == 0);
+        self.after_nul = true;
+        self.segment = None;
+        Piece::Skipped { span: Span { offset, len }, line, reason: SkipReason::NulBlock }
+    }
+
+    fn at_byte_order_mark(&mut self) -> bool {
+        if self.window.offset() != 0 {
+            return false;
+        }
+        while self.window.rest().len() < 3 && self.window.fill() {}
+        self.window.rest().starts_with(b"\xef\xbb\xbf")
+    }
+
+    fn separator(&mut self) -> Piece {
+        let offset = self.window.offset();
+        if self.at_byte_order_mark() {
+            self.window.consume(3);
+        }
+        let (mut lines, mut after_line) = (0u64, false);
+        self.window.pass_while(|b| {
+            if b == b'\n' {
+                lines += 1;
+                after_line = true;
+            }
+            is_gap(b)
+        });
+        if after_line {
+            self.mid_line = false;
+            self.after_nul = false;
+        }
+        self.line = self.line.saturating_add(lines);
+        self.segment = None;
+        Piece::Separator(Span { offset, len: self.window.offset() - offset })
+    }
+
+    /// The piece at the begin of a segment: from a byte that is no gap to a line feed, a NUL byte
+    /// or the end.
+    fn segment(&mut self) -> Result<Piece> {
+        let offset = self.window.offset();
+        let (len, stop) = match self.segment {
+            Some((end, stop)) if end > offset => {
+                (usize::try_from(end - offset).unwrap_or(usize::MAX), stop)
+            }
+            _ => {
+                let found = self.window.segment(0, self.max_line);
+                self.segment = Some((offset.saturating_add(len64(found.0)), found.1));
+                found
+            }
+        };
+        if stop == Stop::Limit {
+            return self.oversized();
+        }
+        let bytes = trimmed(self.window.rest().get(..len).unwrap_or_default());
+        let place = Place { at_line_start: !self.mid_line, terminated: stop != Stop::End };
+        // Behind a first value the whole segment is not looked through again: a line may hold
+        // millions of values.
+        if place.at_line_start
+            && let Some((line, len)) = ladder::well_formed(bytes)
+        {
+            let hash = Digest::of(bytes.get(..len).unwrap_or_default());
+            let reading = self.reader.read(Some(&line), offset, &hash);
+            return Ok(self.record(len, Recovery::Clean, hash, reading, 0));
+        }
+        if let Some(value) = ladder::first_value(bytes, place) {
+            return Ok(self.repaired(value));
+        }
+        if stop == Stop::End {
+            return self.torn_tail(len64(len));
+        }
+        if let Some(at) = ladder::record_inside(&self.reader, bytes) {
+            return Ok(self.fragment(at));
+        }
+        let whole = bytes.len();
+        if stop == Stop::Newline && shape::extent(bytes) == shape::Extent::InString {
+            match ladder::join(&self.reader, &mut self.window, len, self.max_line) {
+                Join::Record(value) => return Ok(self.repaired(value)),
+                Join::Pending => {
+                    let rest = self.window.rest().len();
+                    return self.torn_tail(len64(rest));
+                }
+                Join::No => {}
+            }
+        }
+        Ok(self.fragment(whole))
+    }
+
+    fn repaired(&mut self, value: Value) -> Piece {
+        let raw = self.window.rest().get(..value.len).unwrap_or_default();
+        let hash = Digest::of(raw);
+        let text = match &value.text {
+            Some(text) => text.as_str(),
+            // A value without a text of its own was read from these very bytes.
+            None => std::str::from_utf8(raw).unwrap_or_default(),
+        };
+        let line = serde_json::from_str(text).ok();
+        let reading = self.reader.read(line.as_ref(), self.window.offset(), &hash);
+        self.record(value.len, value.recovery, hash, reading, value.line_feeds)
+    }
+
+    fn record(
+        &mut self,
+        len: usize,
+        recovery: Recovery,
+        hash: Digest,
+        reading: Reading,
+        line_feeds: u64,
+    ) -> Piece {
+        let recovery = match recovery {
+            Recovery::Clean if self.mid_line => Recovery::Glued,
+            Recovery::Clean if self.after_nul => Recovery::NulTrimmed,
+            recovery => recovery,
+        };
+        let record = ParsedRecord {
+            span: Span { offset: self.window.offset(), len: len64(len) },
+            line: self.line,
+            hash,
+            recovery,
+            session: reading.session,
+            native_id: reading.native_id,
+            native_parent: reading.native_parent,
+            record_type: reading.record_type,
+            time_ms: reading.time_ms,
+            disposition: reading.disposition,
+            facts: reading.facts,
+        };
+        self.line = self.line.saturating_add(line_feeds);
+        self.mid_line = true;
+        if line_feeds > 0 {
+            self.segment = None;
+        }
+        self.window.consume(len);
+        Piece::Record(Box::new(record))
+    }
+
+    fn fragment(&mut self, len: usize) -> Piece {
+        let span = Span { offset: self.window.offset(), len: len64(len) };
+        self.window.consume(len);
+        self.mid_line = true;
+        Piece::Skipped { span, line: self.line, reason: SkipReason::Fragment }
+    }
+
+    /// Everything from here to the end, which is unfinished.
+    fn torn_tail(&mut self, len: u64) -> Result<Piece> {
+        // After a failed read nobody knows whether this is the end.
+        self.readable_so_far()?;
+        let (offset, line) = (self.window.offset(), self.line);
+        self.torn = Some(Torn { offset, line });
+        self.window.consume(usize::try_from(len).unwrap_or(usize::MAX));
+        Ok(Piece::Skipped {
+            span: Span { offset, len },
+            line,
+            reason: SkipReason::TornTail,
+        })
+    }
+
+    fn oversized(&mut self) -> Result<Piece> {
+        let (offset, line) = (self.window.offset(), self.line);
+        self.segment = None;
+        let (len, stop) = self.window.pass_line();
+        if stop == Stop::End {
+            self.readable_so_far()?;
+            self.torn = Some(Torn { offset, line });
+        }
+        let reason =
+            if stop == Stop::End { SkipReason::TornTail } else { SkipReason::Oversized };
+        if stop != Stop::End {
+            self.mid_line = true;
+        }
+        Ok(Piece::Skipped { span: Span { offset, len }, line, reason })
+    }
+}
+
+/// White space between records, line feeds included.
+fn is_gap(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// `bytes` without the white space at its end.
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|b| !is_gap(*b)).map_or(0, |at| at + 1);
+    bytes.get(..end).unwrap_or_default()
+}
+
+/// The lines of `head` that are objects, with their texts; broken ones and one that `head` cuts off
+/// are left out.
+fn first_objects(head: &[u8]) -> impl Iterator<Item = (usize, &str)> {
+    head.split(|b| *b == b'\n')
+        .map(|l| l.strip_prefix(b"\xef\xbb\xbf").unwrap_or(l))
+        .map(|l| trimmed(l).trim_ascii_start())
+        .map(|l| l.get(l.iter().take_while(|b| **b == 0).count()..).unwrap_or_default())
+        .filter(|l| !l.is_empty())
+        .enumerate()
+        .filter_map(|(n, l)| Some((n, std::str::from_utf8(l).ok().filter(|t| t.starts_with('{'))?)))
+}

@@ -1,0 +1,196 @@
+//! The commands that a document may recommend: one closed list, so that a test can parse every
+//! argument vector that can be printed.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::model::source::SourceKey;
+
+/// What to do next, as a stable code; `recommended_action` and `recommended_commands[].id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NextId {
+    /// Nothing.
+    None,
+    /// Correct the command line.
+    FixArguments,
+    /// Run the same command again.
+    Retry,
+    /// Read `err.message`; no command settles it.
+    ReadMessage,
+    /// Capture and index.
+    Index,
+    /// Capture and index; compare the content of every source.
+    IndexFull,
+    /// Check.
+    Check,
+    /// Check, without limits on lists.
+    CheckDetail,
+    /// Check everything there is.
+    CheckDeep,
+    /// Check everything there is and keep a dated attestation.
+    CheckDeepRecord,
+    /// Verify the mirror's structure.
+    MirrorVerify,
+    /// Verify every byte of the mirror.
+    MirrorVerifyDeep,
+    /// List the captures of a source.
+    MirrorList,
+    /// List sessions.
+    SessionsList,
+    /// Show one session.
+    SessionsShow,
+    /// Hand out the files of one session.
+    ExportRaw,
+    /// Show the state in a few fields.
+    Health,
+    /// Show what the program can do.
+    Introspect,
+}
+
+/// A command to run next.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Next {
+    /// `cass index`
+    Index,
+    /// `cass index --full`
+    IndexFull,
+    /// `cass doctor check`
+    Check,
+    /// `cass doctor check --detail full`
+    CheckDetail,
+    /// `cass doctor check --deep`
+    CheckDeep,
+    /// `cass doctor check --deep --record`
+    CheckDeepRecord,
+    /// `cass mirror verify`
+    MirrorVerify,
+    /// `cass mirror verify --deep`
+    MirrorVerifyDeep,
+    /// `cass mirror list SOURCE`
+    MirrorList(SourceKey),
+    /// `cass sessions list`
+    SessionsList {
+        /// Largest number of rows; the default when absent.
+        limit: Option<u64>,
+    },
+    /// `cass sessions show ID`
+    SessionsShow(String),
+    /// `cass export ID --format raw`
+    ExportRaw(String),
+    /// `cass health`
+    Health,
+    /// `cass introspect`
+    Introspect,
+}
+
+impl Next {
+    /// The stable code.
+    #[must_use]
+    pub const fn id(&self) -> NextId {
+        match self {
+            Next::Index => NextId::Index,
+            Next::IndexFull => NextId::IndexFull,
+            Next::Check => NextId::Check,
+            Next::CheckDetail => NextId::CheckDetail,
+            Next::CheckDeep => NextId::CheckDeep,
+            Next::CheckDeepRecord => NextId::CheckDeepRecord,
+            Next::MirrorVerify => NextId::MirrorVerify,
+            Next::MirrorVerifyDeep => NextId::MirrorVerifyDeep,
+            Next::MirrorList(_) => NextId::MirrorList,
+            Next::SessionsList { .. } => NextId::SessionsList,
+            Next::SessionsShow(_) => NextId::SessionsShow,
+            Next::ExportRaw(_) => NextId::ExportRaw,
+            Next::Health => NextId::Health,
+            Next::Introspect => NextId::Introspect,
+        }
+    }
+
+    /// The argument vector, beginning with `cass`.
+    #[must_use]
+    pub fn argv(&self) -> Vec<String> {
+        let words = |list: &[&str]| -> Vec<String> {
+            std::iter::once("cass").chain(list.iter().copied()).map(str::to_owned).collect()
+        };
+        // `--` keeps an id or path that begins with a dash from being read as a flag.
+        let named = |list: &[&str], name: String| -> Vec<String> {
+            let mut argv = words(list);
+            argv.push("--".to_owned());
+            argv.push(name);
+            argv
+        };
+        match self {
+            Next::Index => words(&["index"]),
+            Next::IndexFull => words(&["index", "--full"]),
+            Next::Check => words(&["doctor", "check"]),
+            Next::CheckDetail => words(&["doctor", "check", "--detail", "full"]),
+            Next::CheckDeep => words(&["doctor", "check", "--deep"]),
+            Next::CheckDeepRecord => words(&["doctor", "check", "--deep", "--record"]),
+            Next::MirrorVerify => words(&["mirror", "verify"]),
+            Next::MirrorVerifyDeep => words(&["mirror", "verify", "--deep"]),
+            Next::MirrorList(key) => words(&["mirror", "list", &key.to_string()]),
+            Next::SessionsList { limit: None } => words(&["sessions", "list"]),
+            Next::SessionsList { limit: Some(n) } => {
+                words(&["sessions", "list", "--limit", &n.to_string()])
+            }
+            Next::SessionsShow(id) => named(&["sessions", "show"], id.clone()),
+            Next::ExportRaw(id) => named(&["export", "--format", "raw"], id.clone()),
+            Next::Health => words(&["health"]),
+            Next::Introspect => words(&["introspect"]),
+        }
+    }
+
+    /// Whether the command changes anything on disk.
+    #[must_use]
+    pub const fn mutates(&self) -> bool {
+        matches!(
+            self,
+            Next::Index | Next::IndexFull | Next::CheckDeepRecord | Next::ExportRaw(_)
+        )
+    }
+
+    /// Why one would run it, as one clause.
+    #[must_use]
+    pub const fn why(&self) -> &'static str {
+        match self {
+            Next::Index => "captures what is new and brings the archive up to date",
+            Next::IndexFull => "compares the content of every source, not only size and time",
+            Next::Check => "says what is safe and what is not",
+            Next::CheckDetail => "lists every finding",
+            Next::CheckDeep => "reads and verifies everything",
+            Next::CheckDeepRecord => "reads and verifies everything and keeps the result",
+            Next::MirrorVerify => "verifies the mirror's ledgers and that every object is there",
+            Next::MirrorVerifyDeep => "verifies every byte of the mirror",
+            Next::MirrorList(_) => "lists the captured versions of that source",
+            Next::SessionsList { .. } => "lists the sessions",
+            Next::SessionsShow(_) => "shows that session",
+            Next::ExportRaw(_) => "hands out that session's files, byte for byte",
+            Next::Health => "shows the state in a few fields",
+            Next::Introspect => "lists every command, flag and document",
+        }
+    }
+
+    /// One of each, for the test that parses every argument vector.
+    #[must_use]
+    pub fn samples() -> Vec<Next> {
+        vec![
+            Next::Index,
+            Next::IndexFull,
+            Next::Check,
+            Next::CheckDetail,
+            Next::CheckDeep,
+            Next::CheckDeepRecord,
+            Next::MirrorVerify,
+            Next::MirrorVerifyDeep,
+            Next::MirrorList(SourceKey([7; 16])),
+            Next::SessionsList { limit: None },
+            Next::SessionsList { limit: Some(100) },
+            Next::SessionsShow("-an id; with 'traps'\n".to_owned()),
+            Next::ExportRaw("--help".to_owned()),
+            Next::Health,
+            Next::Introspect,
+        ]
+    }
+}

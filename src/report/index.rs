@@ -1,0 +1,189 @@
+//! The document of `index`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use crate::error::Error;
+use crate::exit::ExitCodeKind;
+use crate::model::path::PathText;
+use crate::model::provider::Provider;
+
+/// What was captured and what was archived.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexBody {
+    /// Whether the content of every source was compared.
+    pub full: bool,
+    /// The sources that were looked at.
+    pub sources: IndexSources,
+    /// What the mirror gained.
+    pub captured: IndexCaptured,
+    /// What the archive gained; null when there was no usable archive (see `err`).
+    pub archived: Option<IndexArchived>,
+    /// By harness, in the order of the id.
+    pub providers: Vec<IndexProvider>,
+    /// Sources that failed, in the order of harness and path; at most 20.
+    pub failures: Vec<IndexFailure>,
+    /// How many sources failed.
+    pub failures_total: u64,
+    /// Whether `failures` leaves some out.
+    pub failures_truncated: bool,
+    /// Milliseconds it took.
+    pub elapsed_ms: u64,
+}
+
+impl Body for IndexBody {
+    const NAME: &'static str = "index";
+}
+
+/// The sources that were looked at. The parts add up to `seen`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexSources {
+    /// Found on disk, excluded ones included.
+    pub seen: u64,
+    /// Unchanged since the last capture.
+    pub unchanged: u64,
+    /// Captured now.
+    pub captured: u64,
+    /// Not captured, because a rule says so.
+    pub excluded: u64,
+    /// Could not be captured.
+    pub failed: u64,
+    /// Not looked at, because the run ended early.
+    pub not_reached: u64,
+}
+
+/// What the mirror gained.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexCaptured {
+    /// New captures.
+    pub captures: u64,
+    /// Bytes of the captured versions.
+    pub content_bytes: u64,
+    /// Bytes that the mirror grew by.
+    pub stored_bytes: u64,
+    /// Captures of a source that was still moving when it was read.
+    pub moving: u64,
+}
+
+/// What the archive gained.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexArchived {
+    /// The generation written to.
+    pub generation: String,
+    /// Whether it was made by this run.
+    pub created: bool,
+    /// New commits.
+    pub commits: u64,
+    /// Coverage lines that an earlier run had not written and this one did.
+    pub backfilled: u64,
+    /// New conversations.
+    pub conversations_added: u64,
+    /// Conversations that grew.
+    pub conversations_grown: u64,
+    /// New raw records, duplicates included.
+    pub records: u64,
+    /// New messages.
+    pub messages: u64,
+    /// Of the records, those that say again what was known.
+    pub duplicates: u64,
+    /// Ranges of bytes that no parser could read; they are in the mirror.
+    pub skipped: u64,
+    /// Number of the last commit.
+    pub commit: u64,
+    /// Chain head of the last commit, hex.
+    pub head: String,
+}
+
+/// The sources of one harness.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexProvider {
+    /// The harness.
+    pub provider: Provider,
+    /// Sources found.
+    pub seen: u64,
+    /// Sources captured now.
+    pub captured: u64,
+    /// Messages added.
+    pub messages: u64,
+    /// Sources that failed.
+    pub failed: u64,
+}
+
+/// A source that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexFailure {
+    /// The harness.
+    pub provider: Provider,
+    /// Where the source is.
+    #[serde(flatten)]
+    pub path: PathText,
+    /// What went wrong.
+    pub kind: crate::error::ErrorKind,
+    /// One sentence for people.
+    pub message: String,
+    /// Whether it is in the mirror nevertheless.
+    pub captured: bool,
+}
+
+/// How many failures a document lists.
+pub const MAX_FAILURES: usize = 20;
+
+/// The document, from what was done and what ended or limited it.
+#[must_use]
+pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> Report<IndexBody> {
+    body.providers.sort_by_key(|p| p.provider.as_str());
+    body.failures.sort_by(|a, b| {
+        (a.provider.as_str(), &a.path).cmp(&(b.provider.as_str(), &b.path))
+    });
+    body.failures_total = body
+        .failures_total
+        .max(u64::try_from(body.failures.len()).unwrap_or(u64::MAX));
+    body.failures.truncate(MAX_FAILURES);
+    body.failures_truncated =
+        u64::try_from(body.failures.len()).unwrap_or(u64::MAX) < body.failures_total;
+    for failure in &mut body.failures {
+        failure.message = site.redact(&failure.message);
+    }
+    let archived = body.archived.as_ref();
+    let changed = body.captured.captures > 0
+        || archived.is_some_and(|a| a.created || a.commits > 0 || a.backfilled > 0);
+    let (status, kind) = if changed {
+        (Status::Applied, OutcomeKind::Fixed)
+    } else {
+        (Status::NoOp, OutcomeKind::OkNoActionNeeded)
+    };
+    let report =
+        Report::new(status, OperationOutcome::new(kind, ExitCodeKind::Success), body);
+    match error {
+        None => report,
+        Some(error) => report.failing(error, true, site),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_run_that_changed_nothing_is_a_no_op() {
+        let r = index_report(IndexBody::default(), None, &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::NoOp, 0));
+        let mut body = IndexBody::default();
+        body.captured.captures = 1;
+        let r = index_report(body, None, &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Applied, 0));
+    }
+
+    #[test]
+    fn a_run_that_failed_in_part_keeps_what_it_did_and_says_so() {
+        let mut body = IndexBody::default();
+        body.captured.captures = 3;
+        let error = Error::new(ErrorKind::SourcesFailed, "1 source failed");
+        let r = index_report(body, Some(&error), &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Partial, 8));
+        assert!(r.err.is_some());
+        assert_eq!(r.body.captured.captures, 3);
+    }
+}

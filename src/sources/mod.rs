@@ -1,0 +1,8 @@
+//! Discovery: where harnesses keep their files, what the settings say, and what lies there now.
+//! Only looks; never opens a file for writing.
+
+pub mod config;
+pub mod file;
+pub mod retention;
+pub mod roots;
+pub mod walk;

@@ -1,0 +1,47 @@
+//! What a harness's own settings say about how long it keeps sessions.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::model::provider::Provider;
+
+/// How long a harness keeps a session file after its last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Days; `None` when the harness never prunes.
+    pub days: Option<u64>,
+    /// Whether a setting says so; else it is the harness's default.
+    pub configured: bool,
+}
+
+/// Reads the retention of the harness whose root is `root`. An unreadable or odd settings file
+/// means the default: the harness would say the same.
+#[must_use]
+pub fn retention(provider: Provider, root: &Path) -> Retention {
+    match provider {
+        Provider::Claude => {
+            #[derive(Deserialize)]
+            struct Settings {
+                #[serde(rename = "cleanupPeriodDays")]
+                days: Option<u64>,
+            }
+            let mut text = Vec::new();
+            let read = std::fs::File::open(root.join("settings.json"))
+                .and_then(|f| f.take(1 << 20).read_to_end(&mut text));
+            let days = read
+                .ok()
+                .and_then(|_| serde_json::from_slice::<Settings>(&text).ok())
+                .and_then(|s| s.days);
+            Retention {
+                days: Some(days.unwrap_or(30)),
+                configured: days.is_some(),
+            }
+        }
+        Provider::Codex => Retention {
+            days: None,
+            configured: false,
+        },
+    }
+}

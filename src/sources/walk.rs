@@ -1,0 +1,513 @@
+//! What lies below a harness's root now.
+//!
+//! Links: the root itself, and a folder directly below its session folder (a project), may be
+//! links; each is followed once, guarded by device and inode. Everything else that is a link or no
+//! regular file is reported and never opened.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use crate::model::provider::Provider;
+use crate::sources::config::Config;
+use crate::sources::file::Stat;
+use crate::sources::roots::ProviderRoot;
+
+/// What a file is to the harness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileUse {
+    /// Holds sessions: captured and parsed.
+    Session,
+    /// Needed for a full restore (prompt history, tool results, metadata): captured only.
+    Evidence,
+}
+
+/// One file found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundFile {
+    /// The harness.
+    pub provider: Provider,
+    /// The path as the harness names it; the source's identity.
+    pub path: PathBuf,
+    /// The folder below which no link is followed.
+    pub base: PathBuf,
+    /// What it is for.
+    pub usage: FileUse,
+    /// The gate.
+    pub stat: Stat,
+}
+
+/// Something that was met and not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Oddity {
+    /// A link that is not followed.
+    Link,
+    /// A link to a folder that was followed once.
+    FollowedLink,
+    /// A link to a folder that was seen already.
+    LinkLoop,
+    /// A FIFO, socket or device.
+    Special,
+    /// A folder or file that can't be looked at.
+    Unreadable,
+    /// An exclude rule matches it.
+    Excluded,
+}
+
+/// What a walk reports, in the order of the walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Met {
+    /// A file to capture.
+    File(FoundFile),
+    /// Something else, with what the system said where it failed.
+    Odd {
+        path: PathBuf,
+        kind: Oddity,
+        message: Option<String>,
+    },
+}
+
+/// Whether a root is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RootState {
+    /// A folder that can be listed.
+    Present,
+    /// Nothing there: the harness is not installed, or a setting points nowhere.
+    Absent,
+    /// There, but not to be listed.
+    Unreadable,
+}
+
+/// How files below one part of a root are taken.
+struct Area {
+    /// Relative to the root.
+    rel: &'static str,
+    /// Project folders directly below may be links.
+    linked_projects: bool,
+    classify: fn(Provider, &Path) -> Option<FileUse>,
+}
+
+fn name_of(path: &Path) -> &[u8] {
+    path.file_name().map_or(&[][..], |n| n.as_encoded_bytes())
+}
+
+/// What a file is to `provider`, by its name alone; `None` for a file that is not taken. Holds for
+/// files that are gone, too.
+#[must_use]
+pub fn usage(provider: Provider, path: &Path) -> Option<FileUse> {
+    let name = name_of(path);
+    match provider {
+        Provider::Claude => {
+            let is_log = name.ends_with(b".jsonl");
+            // A workflow's journal names its agents; their own files hold what they said.
+            let area = path.ancestors().skip(1).map(name_of).find(|n| {
+                matches!(
+                    *n,
+                    b"projects" | b"todos" | b"tasks" | b"plans" | b"file-history"
+                )
+            });
+            if is_log
+                && area == Some(b"projects")
+                && name != b"history.jsonl"
+                && name != b"journal.jsonl"
+            {
+                return Some(FileUse::Session);
+            }
+            let in_results = path.parent().map(name_of) == Some(b"tool-results");
+            (is_log || in_results || name.ends_with(b".json")).then_some(FileUse::Evidence)
+        }
+        Provider::Codex => {
+            if matches!(name, b"history.jsonl" | b"session_index.jsonl") {
+                return Some(FileUse::Evidence);
+            }
+            if name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") {
+                return Some(FileUse::Session);
+            }
+            (name.starts_with(b"state_") && name.ends_with(b".sqlite")).then_some(FileUse::Evidence)
+        }
+    }
+}
+
+/// Whether a file directly in a root is taken.
+fn is_top_file(provider: Provider, name: &[u8]) -> bool {
+    match provider {
+        Provider::Claude => name == b"history.jsonl",
+        Provider::Codex => {
+            matches!(name, b"history.jsonl" | b"session_index.jsonl")
+                || (name.starts_with(b"state_") && name.ends_with(b".sqlite"))
+        }
+    }
+}
+
+/// Whether every file below an area is taken, whatever its name.
+fn evidence(_: Provider, _: &Path) -> Option<FileUse> {
+    Some(FileUse::Evidence)
+}
+
+fn session_only(provider: Provider, path: &Path) -> Option<FileUse> {
+    usage(provider, path).filter(|u| *u == FileUse::Session)
+}
+
+fn areas(provider: Provider) -> &'static [Area] {
+    const CLAUDE: &[Area] = &[
+        Area {
+            rel: "projects",
+            linked_projects: true,
+            classify: usage,
+        },
+        Area {
+            rel: "todos",
+            linked_projects: false,
+            classify: evidence,
+        },
+        Area {
+            rel: "tasks",
+            linked_projects: false,
+            classify: evidence,
+        },
+        Area {
+            rel: "plans",
+            linked_projects: false,
+            classify: evidence,
+        },
+        Area {
+            rel: "file-history",
+            linked_projects: false,
+            classify: evidence,
+        },
+    ];
+    const CODEX: &[Area] = &[
+        Area {
+            rel: "sessions",
+            linked_projects: true,
+            classify: session_only,
+        },
+        Area {
+            rel: "archived_sessions",
+            linked_projects: false,
+            classify: session_only,
+        },
+    ];
+    match provider {
+        Provider::Claude => CLAUDE,
+        Provider::Codex => CODEX,
+    }
+}
+
+/// Walks one root and reports what it meets, in a stable order. Reads names and metadata only.
+pub fn walk(root: &ProviderRoot, config: &Config, met: &mut dyn FnMut(Met)) -> RootState {
+    let odd = |met: &mut dyn FnMut(Met), path: &Path, kind, message: Option<String>| {
+        met(Met::Odd {
+            path: path.to_path_buf(),
+            kind,
+            message,
+        });
+    };
+    let entries = match std::fs::read_dir(&root.path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return RootState::Absent,
+        Err(e) => {
+            odd(met, &root.path, Oddity::Unreadable, Some(e.to_string()));
+            return RootState::Unreadable;
+        }
+    };
+    let mut names: Vec<_> = entries
+        .filter_map(|e| e.ok().map(|e| e.file_name()))
+        .collect();
+    names.sort();
+    for name in names {
+        if is_top_file(root.provider, name.as_encoded_bytes()) {
+            let path = root.path.join(name);
+            take(root, &root.path, &path, FileUse::Evidence, config, met);
+        }
+    }
+
+    let mut seen: BTreeSet<(u64, u64)> = BTreeSet::new();
+    for area in areas(root.provider) {
+        let top = root.path.join(area.rel);
+        match std::fs::symlink_metadata(&top) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => {
+                odd(met, &top, Oddity::Unreadable, Some(e.to_string()));
+                continue;
+            }
+            Ok(meta) if meta.is_symlink() => odd(met, &top, Oddity::FollowedLink, None),
+            Ok(_) => {}
+        }
+        if config.excludes(&top) {
+            odd(met, &top, Oddity::Excluded, None);
+            continue;
+        }
+        if !enter(&top, &mut seen, met) {
+            continue;
+        }
+        let mut linked = Vec::new();
+        descend(root, area, &top, &mut linked, &mut seen, config, met);
+        // Links are followed after everything that is really there, so that a link into the tree
+        // never takes the place of the folder itself.
+        for link in linked {
+            if enter(&link, &mut seen, met) {
+                odd(met, &link, Oddity::FollowedLink, None);
+                descend(root, area, &link, &mut Vec::new(), &mut seen, config, met);
+            }
+        }
+    }
+    RootState::Present
+}
+
+/// Notes a folder, reached with or without a link; false when it was walked already or can't be.
+fn enter(path: &Path, seen: &mut BTreeSet<(u64, u64)>, met: &mut dyn FnMut(Met)) -> bool {
+    match std::fs::metadata(path) {
+        Ok(m) if m.is_dir() => {
+            let fresh = seen.insert((m.dev(), m.ino()));
+            if !fresh {
+                met(Met::Odd {
+                    path: path.to_path_buf(),
+                    kind: Oddity::LinkLoop,
+                    message: None,
+                });
+            }
+            fresh
+        }
+        Ok(_) => {
+            met(Met::Odd {
+                path: path.to_path_buf(),
+                kind: Oddity::Link,
+                message: None,
+            });
+            false
+        }
+        Err(e) => {
+            let message = Some(e.to_string());
+            met(Met::Odd {
+                path: path.to_path_buf(),
+                kind: Oddity::Unreadable,
+                message,
+            });
+            false
+        }
+    }
+}
+
+fn descend(
+    root: &ProviderRoot,
+    area: &Area,
+    top: &Path,
+    linked: &mut Vec<PathBuf>,
+    seen: &mut BTreeSet<(u64, u64)>,
+    config: &Config,
+    met: &mut dyn FnMut(Met),
+) {
+    let at_area = top == root.path.join(area.rel);
+    let mut walk = WalkDir::new(top)
+        .follow_links(false)
+        .follow_root_links(true)
+        .sort_by_file_name()
+        .into_iter();
+    while let Some(entry) = walk.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) => {
+                let path = e.path().unwrap_or(top).to_path_buf();
+                let message = Some(e.to_string());
+                met(Met::Odd {
+                    path,
+                    kind: Oddity::Unreadable,
+                    message,
+                });
+                continue;
+            }
+        };
+        if entry.depth() == 0 {
+            continue;
+        }
+        let kind = entry.file_type();
+        let path = entry.path();
+        if kind.is_dir() {
+            if config.excludes(path) {
+                let path = path.to_path_buf();
+                met(Met::Odd {
+                    path,
+                    kind: Oddity::Excluded,
+                    message: None,
+                });
+                walk.skip_current_dir();
+            } else if at_area
+                && area.linked_projects
+                && entry.depth() == 1
+                && let Ok(m) = entry.metadata()
+            {
+                seen.insert((m.dev(), m.ino()));
+            }
+            continue;
+        }
+        if kind.is_symlink() && at_area && area.linked_projects && entry.depth() == 1 {
+            match std::fs::metadata(path) {
+                Ok(m) if m.is_dir() && !config.excludes(path) => {
+                    linked.push(path.to_path_buf());
+                    continue;
+                }
+                _ => {}
+            }
+        }
+        if let Some(usage) = (area.classify)(root.provider, path) {
+            take(root, top, path, usage, config, met);
+        } else if kind.is_symlink() {
+            met(Met::Odd {
+                path: path.to_path_buf(),
+                kind: Oddity::Link,
+                message: None,
+            });
+        }
+    }
+}
+
+fn take(
+    root: &ProviderRoot,
+    base: &Path,
+    path: &Path,
+    usage: FileUse,
+    config: &Config,
+    met: &mut dyn FnMut(Met),
+) {
+    let odd = |kind, message| Met::Odd {
+        path: path.to_path_buf(),
+        kind,
+        message,
+    };
+    if config.excludes(path) {
+        met(odd(Oddity::Excluded, None));
+        return;
+    }
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        // Gone between listing and looking: the next run sees it so.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return,
+        Err(e) => {
+            met(odd(Oddity::Unreadable, Some(e.to_string())));
+            return;
+        }
+    };
+    let kind = meta.file_type();
+    if kind.is_file() {
+        met(Met::File(FoundFile {
+            provider: root.provider,
+            path: path.to_path_buf(),
+            base: base.to_path_buf(),
+            usage,
+            stat: Stat::of(&meta),
+        }));
+    } else if kind.is_symlink() {
+        met(odd(Oddity::Link, None));
+    } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
+    {
+        met(odd(Oddity::Special, None));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn root(path: &Path) -> ProviderRoot {
+        ProviderRoot {
+            provider: Provider::Claude,
+            path: path.to_path_buf(),
+            named: true,
+        }
+    }
+
+    fn all(root: &ProviderRoot) -> (Vec<PathBuf>, Vec<(PathBuf, Oddity)>) {
+        let (mut files, mut odd) = (Vec::new(), Vec::new());
+        walk(root, &Config::default(), &mut |m| match m {
+            Met::File(f) => files.push(f.path.strip_prefix(&root.path).unwrap().to_path_buf()),
+            Met::Odd { path, kind, .. } => {
+                odd.push((path.strip_prefix(&root.path).unwrap().to_path_buf(), kind));
+            }
+        });
+        (files, odd)
+    }
+
+    #[test]
+    fn links_are_followed_once_and_loops_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let p = dir.path().join("projects");
+        std::fs::create_dir_all(p.join("a")).unwrap();
+        std::fs::write(p.join("a/s.jsonl"), "{}\n").unwrap();
+        std::fs::write(elsewhere.path().join("t.jsonl"), "{}\n").unwrap();
+        symlink(elsewhere.path(), p.join("linked")).unwrap();
+        symlink(elsewhere.path(), p.join("linked-again")).unwrap();
+        symlink(&p, p.join("loop")).unwrap();
+        symlink(p.join("a"), p.join("a2")).unwrap();
+        symlink(p.join("a/s.jsonl"), p.join("a/link.jsonl")).unwrap();
+        symlink(elsewhere.path(), p.join("a/deep")).unwrap();
+        let (files, odd) = all(&root(dir.path()));
+        assert_eq!(
+            files,
+            [
+                PathBuf::from("projects/a/s.jsonl"),
+                PathBuf::from("projects/linked/t.jsonl")
+            ]
+        );
+        for (name, kind) in [
+            ("projects/linked", Oddity::FollowedLink),
+            ("projects/linked-again", Oddity::LinkLoop),
+            ("projects/loop", Oddity::LinkLoop),
+            ("projects/a2", Oddity::LinkLoop),
+            ("projects/a/link.jsonl", Oddity::Link),
+            ("projects/a/deep", Oddity::Link),
+        ] {
+            assert!(
+                odd.contains(&(PathBuf::from(name), kind)),
+                "{name} {kind:?} in {odd:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn special_files_are_reported_and_siblings_are_evidence() {
+        let dir = tempfile::tempdir().unwrap();
+        let p = dir.path().join("projects/a");
+        std::fs::create_dir_all(p.join("u/tool-results")).unwrap();
+        std::fs::write(p.join("u/tool-results/x.txt"), "x").unwrap();
+        std::fs::write(p.join("notes.md"), "x").unwrap();
+        std::fs::write(dir.path().join("history.jsonl"), "{}").unwrap();
+        std::fs::write(dir.path().join("settings.json"), "{}").unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            p.join("f.jsonl"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let (files, odd) = all(&root(dir.path()));
+        assert_eq!(
+            files,
+            [
+                PathBuf::from("history.jsonl"),
+                PathBuf::from("projects/a/u/tool-results/x.txt")
+            ]
+        );
+        assert_eq!(
+            odd,
+            [(PathBuf::from("projects/a/f.jsonl"), Oddity::Special)]
+        );
+    }
+
+    #[test]
+    fn an_absent_root_is_told_from_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let c = Config::default();
+        assert_eq!(walk(&root(dir.path()), &c, &mut |_| {}), RootState::Present);
+        assert_eq!(
+            walk(&root(&dir.path().join("no")), &c, &mut |_| {}),
+            RootState::Absent
+        );
+    }
+}

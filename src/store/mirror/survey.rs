@@ -1,0 +1,251 @@
+//! What is on disk: packs, ledgers, and what a walk over the unknown part of a pack finds.
+//! Reads only; the writer's recovery and the reader share it.
+
+use super::ledger::{self, Entry};
+use super::pack::{self, Event, Loc, PACK_HEADER, Walk};
+use super::types::{CaptureLine, Head, MirrorProblem, ProblemKind, SourceIdent, StatGate};
+use super::index::SourceRow;
+use crate::disk::{EntryKind, Root};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::digest::Digest;
+use crate::model::source::SourceKey;
+use crate::store::layout;
+
+/// The only content of `FORMAT` this version writes.
+pub(super) const FORMAT_TEXT: &[u8] = b"cass-mirror 1\n";
+
+/// What `FORMAT` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Nothing is there.
+    Absent,
+    /// This version.
+    Ours,
+    /// Something that no version wrote.
+    Damaged,
+}
+
+/// Looks at `FORMAT`.
+///
+/// # Errors
+/// `mirror-too-new`; `io`.
+pub(super) fn format(root: &Root) -> Result<Format> {
+    let Some(bytes) = root.read(layout::MIRROR_FORMAT, 4096)? else {
+        return Ok(Format::Absent);
+    };
+    if bytes == FORMAT_TEXT {
+        return Ok(Format::Ours);
+    }
+    let version = std::str::from_utf8(&bytes)
+        .ok()
+        .and_then(|t| t.strip_prefix("cass-mirror "))
+        .and_then(|t| t.trim_end().parse::<u64>().ok());
+    match version {
+        Some(n) if n > 1 => Err(Error::new(
+            ErrorKind::MirrorTooNew,
+            format!("the raw mirror has format {n}; this program knows 1"),
+        )
+        .with_hint("Use the version of cass that wrote it, or a newer one.")),
+        _ => Ok(Format::Damaged),
+    }
+}
+
+/// Number and length of every pack, by number; `stray` hears of everything else in the folder.
+pub(super) fn packs(root: &Root, stray: &mut dyn FnMut(String)) -> Result<Vec<(u32, u64)>> {
+    let mut out = Vec::new();
+    for entry in root.list(layout::PACKS)?.unwrap_or_default() {
+        match pack::number(&entry.name) {
+            Some(n) if entry.kind == EntryKind::File => {
+                // Gone between the two calls can't be: nothing removes packs.
+                if let Some(len) = root.file_len(&layout::pack(n))? {
+                    out.push((n, len));
+                }
+            }
+            _ => stray(format!("{}/{}", layout::PACKS, entry.name)),
+        }
+    }
+    Ok(out)
+}
+
+/// The key of every ledger, sorted; `stray` hears of everything else in the folder.
+pub(super) fn ledgers(root: &Root, stray: &mut dyn FnMut(String)) -> Result<Vec<SourceKey>> {
+    let mut out = Vec::new();
+    for entry in root.list(layout::LEDGERS)?.unwrap_or_default() {
+        let key = entry.name.strip_suffix(".jsonl").and_then(|k| k.parse().ok());
+        match key {
+            Some(key) if entry.kind == EntryKind::File => out.push(key),
+            _ => stray(format!("{}/{}", layout::LEDGERS, entry.name)),
+        }
+    }
+    Ok(out)
+}
+
+/// What a walk over a pack found.
+#[derive(Debug, Default)]
+pub(super) struct PackScan {
+    /// The end of the last commit record.
+    pub committed: u64,
+    /// Whole records behind it.
+    pub leftover: Vec<(Digest, Loc)>,
+    /// Damaged ranges.
+    pub damage: Vec<(u64, u64)>,
+    /// A commit record follows the first damage, so it is not a torn tail.
+    pub damage_inside: bool,
+    /// The pack's own header is whole.
+    pub header: HeaderState,
+    /// Bytes walked.
+    pub bytes: u64,
+}
+
+/// What the first bytes of a pack are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum HeaderState {
+    /// As written.
+    #[default]
+    Whole,
+    /// A part of it, or zeros: what a crash leaves of a new pack.
+    Torn,
+    /// Something else.
+    Foreign,
+}
+
+/// Walks pack `n` from `from` (0 for all of it) to `len`. `object` gets every record of every
+/// ended batch.
+pub(super) fn scan_pack(
+    root: &Root,
+    n: u32,
+    from: u64,
+    len: u64,
+    object: &mut dyn FnMut(&Digest, Loc) -> Result<()>,
+) -> Result<PackScan> {
+    let rel = layout::pack(n);
+    let failed = |e| Error::io("read", &root.full(&rel), e);
+    let mut scan = PackScan::default();
+    let Some(file) = root.open_file(&rel)? else {
+        return Ok(scan);
+    };
+    if from < PACK_HEADER {
+        use std::os::unix::fs::FileExt;
+        let mut head = vec![0u8; usize::try_from(len.min(PACK_HEADER)).unwrap_or(0)];
+        file.read_exact_at(&mut head, 0).map_err(failed)?;
+        scan.header = if head == pack::header(n) {
+            HeaderState::Whole
+        } else if head == pack::header(n)[..head.len()] || head.iter().all(|b| *b == 0) {
+            HeaderState::Torn
+        } else {
+            HeaderState::Foreign
+        };
+    }
+    scan.committed = from.max(PACK_HEADER).min(len);
+    let mut walk = Walk::new(&file, scan.committed, len);
+    while let Some(event) = walk.next().map_err(failed)? {
+        match event {
+            Event::Record(header, offset) => {
+                let loc = Loc {
+                    pack: n,
+                    offset,
+                    stored_len: header.stored_len,
+                    plain_len: header.plain_len,
+                    kind: header.kind,
+                };
+                scan.leftover.push((header.digest, loc));
+            }
+            Event::Damage { from, to } => scan.damage.push((from, to)),
+            Event::Commit { end, whole } => {
+                if !whole && scan.damage.is_empty() {
+                    scan.damage.push((scan.committed, end));
+                }
+                scan.damage_inside = !scan.damage.is_empty();
+                scan.committed = end;
+                for (digest, loc) in scan.leftover.drain(..) {
+                    object(&digest, loc)?;
+                }
+            }
+        }
+    }
+    scan.bytes = len.saturating_sub(from);
+    Ok(scan)
+}
+
+/// What a ledger says, without its captures.
+#[derive(Debug, Default)]
+pub(super) struct LedgerState {
+    /// Which source it is; `None` when the first line is damaged.
+    pub ident: Option<SourceIdent>,
+    /// The newest capture.
+    pub newest: Option<CaptureLine>,
+    /// How it ends.
+    pub end: ledger::End,
+    /// Its damage.
+    pub damage: Vec<(u64, &'static str)>,
+}
+
+impl LedgerState {
+    /// The index row that follows from it.
+    pub(super) fn row(&self) -> Option<SourceRow> {
+        let (ident, line) = (self.ident.as_ref()?, self.newest.as_ref()?);
+        let (dev, ino) = ledger::id_numbers(&line.id).unwrap_or_default();
+        let gate = if line.group.is_empty() && !line.moving {
+            StatGate { dev, ino, size: line.len, mtime_ns: line.mtime_ns, extra: String::new() }
+        } else {
+            // The sizes of the other files are not in the ledger: read them again.
+            StatGate::default()
+        };
+        Some(SourceRow {
+            head: Head {
+                ident: ident.clone(),
+                seq: line.seq,
+                recipe: line.recipe,
+                len: line.len,
+                hash: line.hash,
+                gate,
+                at_ms: line.at_ms,
+                moving: line.moving,
+            },
+            grouped: ledger::group_digest(&line.group),
+            line_hash: self.end.last,
+            ledger_len: self.end.whole_len,
+        })
+    }
+}
+
+/// Reads a ledger; `capture` gets every line of it. `None` when there is none.
+pub(super) fn ledger(
+    root: &Root,
+    key: SourceKey,
+    capture: &mut dyn FnMut(&CaptureLine) -> Result<()>,
+) -> Result<Option<LedgerState>> {
+    let Some(file) = root.open_file(&layout::ledger(key))? else {
+        return Ok(None);
+    };
+    let mut state = LedgerState::default();
+    state.end = ledger::scan(key, file, &mut |entry, offset| {
+        match entry {
+            Entry::Ident(ident) => state.ident = Some(ident),
+            Entry::Capture(line) => {
+                capture(&line)?;
+                state.newest = Some(line);
+            }
+            Entry::Damage(why) => state.damage.push((offset, why)),
+        }
+        Ok(())
+    })?;
+    Ok(Some(state))
+}
+
+/// A problem in one file.
+pub(super) fn problem(
+    kind: ProblemKind,
+    file: impl Into<String>,
+    offset: Option<u64>,
+    message: impl Into<String>,
+) -> MirrorProblem {
+    MirrorProblem {
+        kind,
+        file: file.into(),
+        offset,
+        object: None,
+        capture: None,
+        message: message.into(),
+    }
+}

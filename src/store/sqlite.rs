@@ -1,0 +1,389 @@
+//! The one place that opens SQLite databases.
+//!
+//! Two rules follow from how SQLite locks. A database is never read through `std::fs` while this
+//! process has a connection to it: closing any descriptor of a file drops every POSIX lock of the
+//! process on it. And [`open_read`] is never used in a process that writes to the same database,
+//! for the same reason.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::ffi::ErrorCode;
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::disk::ArchiveExclusive;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Prepared statements kept per connection: more than any module has distinct statements.
+const STATEMENTS: usize = 64;
+
+/// Opens a database for writing: WAL, every commit synced, foreign keys, defensive. It is never
+/// checkpointed but by [`checkpoint`], so that readers without locks stay safe. With `create` a
+/// missing file is made (mode 0600, which SQLite gives to the sidecars too); the caller syncs the
+/// folder.
+///
+/// # Errors
+/// `archive-missing` when nothing is there and `create` is false; `archive-corrupt` when it is no
+/// database; `lock-busy`, `no-space`, `permission-denied`, `io`.
+pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
+    if create {
+        // SQLite would make it with mode 0644. The descriptor is closed before SQLite has any.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(_) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(Error::io("create", path, e.into())),
+        }
+    } else if !present(path)? {
+        return Err(missing(path));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let conn = connect(&uri(path, "mode=rw"), flags, path)?;
+    let set = || -> rusqlite::Result<()> {
+        conn.busy_timeout(std::time::Duration::ZERO)?;
+        harden(&conn)?;
+        // Before the first access, so that closing never checkpoints either.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+        conn.pragma_update(None, "foreign_keys", true)?;
+        Ok(())
+    };
+    set().map_err(|e| failed("open", path, e))?;
+    Ok(conn)
+}
+
+/// Opens a database for reading without leaving a trace: no file is made or changed, rows in the
+/// WAL are seen, and neither a writable folder nor a `-shm` file is needed. `None` when nothing is
+/// there. The caller holds the archive lock shared for as long as the connection lives: only a
+/// checkpoint could change what it reads, and checkpoints need that lock exclusive.
+///
+/// # Errors
+/// `archive-corrupt` when it is no database; `archive-unreadable`, `permission-denied`, `io`.
+pub fn open_read(path: &Path) -> Result<Option<Connection>> {
+    if !present(path)? {
+        return Ok(None);
+    }
+    // Without a WAL file SQLite would make one; then nothing is pending and the database file
+    // alone, which only a checkpoint changes, is the whole truth.
+    let query = if present(&sidecar(path, "-wal"))? {
+        "mode=ro&vfs=unix-none"
+    } else {
+        "mode=ro&immutable=1"
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let conn = connect(&uri(path, query), flags, path)?;
+    let set = || -> rusqlite::Result<()> {
+        conn.busy_timeout(std::time::Duration::ZERO)?;
+        // Keeps the WAL's index in memory. It must come before the first read.
+        conn.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |row| {
+            row.get::<_, String>(0)
+        })?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        harden(&conn)?;
+        conn.pragma_update(None, "query_only", true)?;
+        // Opening is lazy; this is the first read.
+        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+            row.get::<_, i64>(0)
+        })?;
+        Ok(())
+    };
+    set().map_err(|e| failed("read", path, e))?;
+    Ok(Some(conn))
+}
+
+/// Moves everything from the WAL into the database file and empties the WAL.
+///
+/// # Errors
+/// `lock-busy` when another connection is in the database; `no-space`, `io`.
+pub fn checkpoint(conn: &Connection, _lock: &ArchiveExclusive) -> Result<()> {
+    let path = conn.path().map(PathBuf::from).unwrap_or_default();
+    let busy = conn
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+            row.get::<_, i64>(0)
+        })
+        .map_err(|e| failed("checkpoint", &path, e))?;
+    if busy != 0 {
+        return Err(Error::new(
+            ErrorKind::LockBusy,
+            format!("{} is in use and was not checkpointed", path.display()),
+        ));
+    }
+    Ok(())
+}
+
+/// The error of a failed SQLite call on the database at `path`.
+#[must_use]
+pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
+    let kind = match e.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ErrorKind::ArchiveCorrupt,
+        Some(ErrorCode::DiskFull) => ErrorKind::NoSpace,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::LockBusy,
+        Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => ErrorKind::PermissionDenied,
+        Some(ErrorCode::CannotOpen) => ErrorKind::ArchiveUnreadable,
+        Some(ErrorCode::SystemIoFailure) => ErrorKind::Io,
+        // A wrong type or a failed constraint where the schema promises better.
+        None | Some(ErrorCode::TypeMismatch | ErrorCode::ConstraintViolation) => {
+            ErrorKind::ArchiveCorrupt
+        }
+        Some(_) => ErrorKind::Internal,
+    };
+    Error::new(kind, format!("cannot {doing} {}: {e}", path.display()))
+        .with_context("path", path.display().to_string())
+        .with_source(e)
+}
+
+/// The version of the linked SQLite.
+#[must_use]
+pub fn version() -> &'static str {
+    rusqlite::version()
+}
+
+fn harden(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    conn.pragma_update(None, "cell_size_check", true)?;
+    conn.pragma_update(None, "mmap_size", 0)?;
+    Ok(())
+}
+
+fn connect(uri: &str, flags: OpenFlags, path: &Path) -> Result<Connection> {
+    #[allow(clippy::disallowed_methods)] // the door itself
+    Connection::open_with_flags(uri, flags).map_err(|e| failed("open", path, e))
+}
+
+fn uri(path: &Path, query: &str) -> String {
+    let mut uri = String::from("file:");
+    for &b in path.as_os_str().as_bytes() {
+        if b.is_ascii_alphanumeric() || b"/-._~".contains(&b) {
+            uri.push(char::from(b));
+        } else {
+            let _ = write!(uri, "%{b:02X}");
+        }
+    }
+    uri.push('?');
+    uri.push_str(query);
+    uri
+}
+
+fn sidecar(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn present(path: &Path) -> Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() => Ok(true),
+        Ok(_) => Err(Error::new(
+            ErrorKind::UnsafeTarget,
+            format!("{} is not a regular file", path.display()),
+        )),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io("look up", path, e)),
+    }
+}
+
+fn missing(path: &Path) -> Error {
+    Error::new(
+        ErrorKind::ArchiveMissing,
+        format!("{} is not there", path.display()),
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use crate::disk::{Root, WriterLock};
+
+    /// Name, mode, mtime and bytes of everything below `dir`.
+    fn tree(dir: &Path) -> Vec<(PathBuf, u32, i64, i64, Vec<u8>)> {
+        let mut seen = Vec::new();
+        for entry in walkdir::WalkDir::new(dir).sort_by_file_name() {
+            let entry = entry.unwrap();
+            let meta = entry.metadata().unwrap();
+            let bytes = if meta.is_file() {
+                std::fs::read(entry.path()).unwrap()
+            } else {
+                vec![]
+            };
+            seen.push((
+                entry.path().to_path_buf(),
+                meta.mode(),
+                meta.mtime(),
+                meta.mtime_nsec(),
+                bytes,
+            ));
+        }
+        seen
+    }
+
+    fn rows(path: &Path) -> i64 {
+        let conn = open_read(path).unwrap().unwrap();
+        conn.query_row("SELECT count(*) FROM t", [], |r| r.get(0))
+            .unwrap()
+    }
+
+    /// Two committed rows, one of them only in the WAL, and the locks of a data directory.
+    fn hot(dir: &Path) -> PathBuf {
+        let root = Root::open_or_create(dir).unwrap();
+        let lock = WriterLock::acquire(root, "test", 0).unwrap();
+        let path = dir.join("odd name %#?é.db");
+        let conn = open_write(&path, true).unwrap();
+        conn.execute_batch("CREATE TABLE t(x) STRICT").unwrap_err();
+        conn.execute_batch("CREATE TABLE t(x INTEGER) STRICT; INSERT INTO t VALUES (1)")
+            .unwrap();
+        let exclusive = ArchiveExclusive::try_acquire(&lock).unwrap().unwrap();
+        checkpoint(&conn, &exclusive).unwrap();
+        conn.execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        path
+    }
+
+    #[test]
+    fn files_are_for_their_owner_and_closing_does_not_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = hot(dir.path());
+        for suffix in ["", "-wal"] {
+            let meta = std::fs::metadata(sidecar(&path, suffix)).unwrap();
+            assert_eq!(meta.mode() & 0o777, 0o600, "{suffix}");
+        }
+        assert!(std::fs::metadata(sidecar(&path, "-wal")).unwrap().len() > 0);
+    }
+
+    #[test]
+    fn reading_leaves_no_trace_and_sees_the_wal() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = hot(dir.path());
+        let wal = sidecar(&path, "-wal");
+        let wal_bytes = std::fs::read(&wal).unwrap();
+        for (state, expected) in [("hot", 2), ("no shm", 2), ("empty wal", 1), ("no wal", 1)] {
+            let shm = sidecar(&path, "-shm");
+            match state {
+                "no shm" => drop(std::fs::remove_file(shm)),
+                "empty wal" => std::fs::write(&wal, b"").unwrap(),
+                "no wal" => std::fs::remove_file(&wal).unwrap(),
+                _ => {}
+            }
+            let before = tree(dir.path());
+            assert_eq!(rows(&path), expected, "{state}");
+            assert!(
+                tree(dir.path()) == before,
+                "{state}: reading changed something"
+            );
+        }
+        std::fs::write(&wal, wal_bytes).unwrap();
+        assert_eq!(rows(&path), 2);
+    }
+
+    #[test]
+    fn nothing_there_is_none_and_garbage_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        assert!(open_read(&path).unwrap().is_none());
+        assert_eq!(
+            open_write(&path, false).unwrap_err().kind(),
+            ErrorKind::ArchiveMissing
+        );
+        std::fs::write(&path, vec![7u8; 8192]).unwrap();
+        assert_eq!(
+            open_read(&path).unwrap_err().kind(),
+            ErrorKind::ArchiveCorrupt
+        );
+        assert_eq!(
+            open_write(&path, false).unwrap_err().kind(),
+            ErrorKind::ArchiveCorrupt
+        );
+    }
+
+    #[test]
+    fn a_writer_and_a_reader_without_locks_work_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = hot(dir.path());
+        let writer = open_write(&path, false).unwrap();
+        let reader = open_read(&path).unwrap().unwrap();
+        let count = |c: &Connection| -> i64 {
+            c.query_row("SELECT count(*) FROM t", [], |r| r.get(0))
+                .unwrap()
+        };
+        reader.execute_batch("BEGIN").unwrap();
+        assert_eq!(count(&reader), 2);
+        writer.execute_batch("INSERT INTO t VALUES (3)").unwrap();
+        assert_eq!(count(&reader), 2);
+        assert_eq!(count(&writer), 3);
+        assert!(reader.execute_batch("INSERT INTO t VALUES (4)").is_err());
+        drop(reader);
+        assert_eq!(rows(&path), 3);
+    }
+
+    /// Root may write anywhere, so as root this test runs itself again as nobody.
+    #[test]
+    fn a_folder_without_write_permission_can_be_read() {
+        const AGAIN: &str = "CASS_TEST_READ_ONLY_DB";
+        if let Some(path) = std::env::var_os(AGAIN) {
+            let path = PathBuf::from(path);
+            assert!(std::fs::write(path.with_extension("probe"), b"").is_err());
+            assert_eq!(rows(&path), 2);
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let path = hot(&data);
+        let _ = std::fs::remove_file(sidecar(&path, "-shm"));
+        let mode = |p: &Path, m: u32| {
+            std::fs::set_permissions(p, std::fs::Permissions::from_mode(m)).unwrap();
+        };
+        mode(dir.path(), 0o755);
+        for entry in walkdir::WalkDir::new(&data).contents_first(true) {
+            let entry = entry.unwrap();
+            mode(
+                entry.path(),
+                if entry.file_type().is_dir() {
+                    0o555
+                } else {
+                    0o444
+                },
+            );
+        }
+        let before = tree(&data);
+        if rustix::process::geteuid().is_root() {
+            let exe = dir.path().join("test-binary");
+            std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+            mode(&exe, 0o755);
+            let status = std::process::Command::new("setpriv")
+                .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+                .arg(&exe)
+                .args([
+                    "--exact",
+                    "store::sqlite::tests::a_folder_without_write_permission_can_be_read",
+                ])
+                .env(AGAIN, &path)
+                .stdout(std::process::Stdio::null())
+                .status();
+            match status {
+                Ok(status) => assert!(status.success()),
+                Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound),
+            }
+        } else {
+            assert_eq!(rows(&path), 2);
+        }
+        assert!(tree(&data) == before, "reading changed something");
+        mode(&data, 0o755);
+        mode(&data.join("locks"), 0o755);
+    }
+}

@@ -1,0 +1,202 @@
+//! A machine of its own for each test: home, data directory, and the program run as its user runs
+//! it, with nothing of the surrounding environment.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub struct Sandbox {
+    dir: TempDir,
+}
+
+/// What a run printed and how it ended.
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    pub json: Value,
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The value at a JSON pointer.
+    #[track_caller]
+    pub fn at(&self, pointer: &str) -> &Value {
+        self.json
+            .pointer(pointer)
+            .unwrap_or_else(|| panic!("no {pointer} in {}", self.stdout))
+    }
+
+    #[track_caller]
+    pub fn number(&self, pointer: &str) -> u64 {
+        self.at(pointer)
+            .as_u64()
+            .unwrap_or_else(|| panic!("{pointer} is no number in {}", self.stdout))
+    }
+
+    #[track_caller]
+    pub fn text(&self, pointer: &str) -> &str {
+        self.at(pointer)
+            .as_str()
+            .unwrap_or_else(|| panic!("{pointer} is no text in {}", self.stdout))
+    }
+}
+
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sessions")
+}
+
+impl Sandbox {
+    pub fn new() -> Sandbox {
+        let dir = tempfile::Builder::new().prefix("cass-journey-").tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("home")).unwrap();
+        Sandbox { dir }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_cass"));
+        c.env_clear()
+            .env("HOME", self.home())
+            .env("PATH", "/usr/bin:/bin")
+            .env("CASS_DATA_DIR", self.data())
+            .args(args)
+            .stdin(Stdio::null());
+        c
+    }
+
+    /// Runs with `--json`; the output must be one document, whatever the outcome.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Ran {
+        let mut c = self.command(args);
+        c.arg("--json");
+        ran(c.output().unwrap())
+    }
+
+    /// Puts `bytes` at `rel` below the home folder, with a modification time well in the past, so
+    /// that no gate is in doubt.
+    pub fn put(&self, rel: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.home().join(rel);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        age(&path, 3600);
+        path
+    }
+
+    /// Lays out every Claude and Codex sample as the harnesses would; returns the files of
+    /// sessions, by path.
+    pub fn lay_out_samples(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut laid = BTreeMap::new();
+        let claude = fixtures().join("claude");
+        for file in files_below(&claude) {
+            let rel = file.strip_prefix(&claude).unwrap();
+            let mut parts: Vec<String> =
+                rel.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+            let group = parts.remove(0);
+            // Versions of one session at several times are laid out as the newest alone.
+            if parts.first().is_some_and(|p| p.starts_with("growth")) {
+                if parts[1] != "t5" {
+                    continue;
+                }
+                parts.drain(0..2);
+            }
+            if parts.first().map(String::as_str) == Some("projects") {
+                parts.drain(0..2);
+            }
+            let to = format!(".claude/projects/-src-{group}/{}", parts.join("/"));
+            let bytes = std::fs::read(&file).unwrap();
+            let path = self.put(&to, &bytes);
+            if path.extension().is_some_and(|e| e == "jsonl") {
+                laid.insert(path, bytes);
+            }
+        }
+        let codex = fixtures().join("codex");
+        for file in files_below(&codex) {
+            let rel = file.strip_prefix(&codex).unwrap();
+            let text = rel.to_string_lossy().into_owned();
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            if text.contains("growth/t1") {
+                continue;
+            }
+            let to = if name.ends_with(".sqlite") {
+                format!(".codex/{name}")
+            } else if text.contains("archived_sessions") {
+                format!(".codex/archived_sessions/{name}")
+            } else {
+                format!(".codex/sessions/2026/06/01/{name}")
+            };
+            let bytes = std::fs::read(&file).unwrap();
+            let path = self.put(&to, &bytes);
+            if !name.ends_with(".sqlite") {
+                laid.insert(path, bytes);
+            }
+        }
+        assert!(laid.len() > 30);
+        laid
+    }
+}
+
+#[track_caller]
+pub fn ran(output: Output) -> Ran {
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let json = serde_json::from_str(&stdout)
+        .unwrap_or_else(|e| panic!("not one document: {e}\nstdout: {stdout}\nstderr: {stderr}"));
+    Ran { code: output.status.code().unwrap_or(-1), stdout, stderr, json }
+}
+
+/// Sets the modification time to `seconds` ago.
+pub fn age(path: &Path, seconds: u64) {
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);
+    std::fs::File::open(path).unwrap().set_modified(then).unwrap();
+}
+
+pub fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = walkdir::WalkDir::new(dir)
+        .into_iter()
+        .filter_map(Result::ok)
+        .filter(|e| e.file_type().is_file())
+        .map(|e| e.into_path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Everything about a tree that a command could have changed: names, kinds, modes, times, bytes.
+pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, u64, String)> {
+    walkdir::WalkDir::new(dir)
+        .into_iter()
+        .filter_map(Result::ok)
+        .map(|e| {
+            let meta = std::fs::symlink_metadata(e.path()).unwrap();
+            let hash = if meta.is_file() {
+                blake3::hash(&std::fs::read(e.path()).unwrap()).to_hex().to_string()
+            } else {
+                String::new()
+            };
+            let facts =
+                (meta.permissions().mode(), meta.mtime(), meta.mtime_nsec(), meta.len(), hash);
+            (e.into_path(), facts)
+        })
+        .collect()
+}
