@@ -14,7 +14,9 @@ const SHORT: usize = 200;
 
 /// One provider: the whole, and the whole in two parts.
 pub fn provider(provider: Provider, bytes: &[u8]) {
-    let cut = bytes.first().map_or(0, |b| usize::from(*b) * bytes.len() / 256);
+    let cut = bytes
+        .first()
+        .map_or(0, |b| usize::from(*b) * bytes.len() / 256);
     let (whole, _) = parse(provider, bytes, 0, None, bytes.len() + 1);
     let (first, resume) = parse(provider, &bytes[..cut], 0, None, bytes.len() + 1);
     let at = usize::try_from(resume.offset).unwrap();
@@ -31,8 +33,14 @@ pub fn ladder(bytes: &[u8]) {
     for provider in Provider::ALL {
         let (pieces, _) = parse(provider, bytes, 0, None, SHORT);
         for step in [1, 7] {
-            let name = SourceName { provider, path: Path::new(PATH) };
-            let content = Steps { inner: Cursor::new(bytes), step };
+            let name = SourceName {
+                provider,
+                path: Path::new(PATH),
+            };
+            let content = Steps {
+                inner: Cursor::new(bytes),
+                step,
+            };
             let mut parser = open_limited(name, Box::new(content), bytes, None, SHORT);
             let mut again = Vec::new();
             while let Some(piece) = parser.next().unwrap() {
@@ -64,7 +72,10 @@ fn parse(
     from: Option<ResumePoint>,
     max_line: usize,
 ) -> (Vec<Piece>, ResumePoint) {
-    let name = SourceName { provider, path: Path::new(PATH) };
+    let name = SourceName {
+        provider,
+        path: Path::new(PATH),
+    };
     let content = Box::new(Cursor::new(&bytes[at..]));
     let mut parser = if max_line > bytes.len() {
         open(name, content, bytes, from)
@@ -103,8 +114,16 @@ fn merged(pieces: Vec<Piece>) -> Vec<Piece> {
         match (out.last_mut(), &piece) {
             (Some(Piece::Separator(last)), Piece::Separator(span)) => last.len += span.len,
             (
-                Some(Piece::Skipped { span: last, reason: SkipReason::NulBlock, .. }),
-                Piece::Skipped { span, reason: SkipReason::NulBlock, .. },
+                Some(Piece::Skipped {
+                    span: last,
+                    reason: SkipReason::NulBlock,
+                    ..
+                }),
+                Piece::Skipped {
+                    span,
+                    reason: SkipReason::NulBlock,
+                    ..
+                },
             ) => last.len += span.len,
             _ => out.push(piece),
         }

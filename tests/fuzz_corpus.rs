@@ -9,7 +9,9 @@ use cass::model::provider::Provider;
 mod checks;
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(name);
     let seeds: Vec<Vec<u8>> = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
@@ -30,12 +32,16 @@ fn each_begin(seeds: Vec<Vec<u8>>, check: impl Fn(&[u8])) {
 
 #[test]
 fn claude() {
-    each_begin(corpus("claude"), |bytes| checks::provider(Provider::Claude, bytes));
+    each_begin(corpus("claude"), |bytes| {
+        checks::provider(Provider::Claude, bytes)
+    });
 }
 
 #[test]
 fn codex() {
-    each_begin(corpus("codex"), |bytes| checks::provider(Provider::Codex, bytes));
+    each_begin(corpus("codex"), |bytes| {
+        checks::provider(Provider::Codex, bytes)
+    });
 }
 
 #[test]

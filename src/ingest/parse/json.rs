@@ -140,7 +140,10 @@ pub(crate) fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
 pub(crate) fn time_ms(raw: Option<&RawValue>) -> Option<i64> {
     let raw = raw?;
     if let Some(stamp) = text(Some(raw)) {
-        return stamp.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond);
+        return stamp
+            .parse::<jiff::Timestamp>()
+            .ok()
+            .map(jiff::Timestamp::as_millisecond);
     }
     let digits = raw.get().split(['.', 'e', 'E']).next()?;
     if raw.get().contains(['e', 'E']) {

@@ -43,8 +43,12 @@ pub(super) fn user(content: Option<&RawValue>, line: &Line<'_>, out: &mut Vec<Me
             user_text(text, line, out);
             continue;
         }
-        let Some(block) = json::object::<Block<'_>>(Some(raw)) else { continue };
-        let Some(kind) = json::text(block.kind) else { continue };
+        let Some(block) = json::object::<Block<'_>>(Some(raw)) else {
+            continue;
+        };
+        let Some(kind) = json::text(block.kind) else {
+            continue;
+        };
         match &*kind {
             "text" => {
                 if let Some(text) = json::text(block.text) {
@@ -66,7 +70,11 @@ fn user_text(text: Cow<'_, str>, line: &Line<'_>, out: &mut Vec<Message>) {
     } else {
         MessageKind::Text
     };
-    out.push(message(user_role(line, &text), kind, payload::described_in(text)));
+    out.push(message(
+        user_role(line, &text),
+        kind,
+        payload::described_in(text),
+    ));
 }
 
 /// The messages of an assistant record's content.
@@ -77,8 +85,12 @@ pub(super) fn assistant(content: Option<&RawValue>, out: &mut Vec<Message>) {
             push_text(out, Role::Assistant, MessageKind::Text, Some(raw));
             continue;
         }
-        let Some(block) = json::object::<Block<'_>>(Some(raw)) else { continue };
-        let Some(kind) = json::text(block.kind) else { continue };
+        let Some(block) = json::object::<Block<'_>>(Some(raw)) else {
+            continue;
+        };
+        let Some(kind) = json::text(block.kind) else {
+            continue;
+        };
         match &*kind {
             "text" => push_text(out, Role::Assistant, MessageKind::Text, block.text),
             // Signed and empty when the model's reasoning is withheld.
@@ -119,7 +131,9 @@ fn tool_result(kind: &str, block: &Block<'_>, out: &mut Vec<Message>) {
             add_line(&mut text, part);
             continue;
         }
-        let Some(part) = json::object::<Block<'_>>(Some(raw)) else { continue };
+        let Some(part) = json::object::<Block<'_>>(Some(raw)) else {
+            continue;
+        };
         match json::text(part.kind).as_deref() {
             Some(kind @ ("image" | "document")) => {
                 let before = out.len();
@@ -158,7 +172,11 @@ fn attachment(kind: &str, block: &Block<'_>, role: Role, out: &mut Vec<Message>)
         && let Some(text) = data
     {
         if !text.is_empty() {
-            out.push(message(role, MessageKind::Text, payload::described_in(text)));
+            out.push(message(
+                role,
+                MessageKind::Text,
+                payload::described_in(text),
+            ));
         }
         return;
     }
