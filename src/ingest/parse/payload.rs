@@ -32,7 +32,7 @@ pub(crate) fn describe_url(kind: &str, url: &str) -> String {
 /// `text` with the payloads of `data:` URLs in it described instead.
 pub(crate) fn described_in(text: Cow<'_, str>) -> String {
     const MARK: &[u8] = b";base64,";
-    if memchr::memmem::find(text.as_bytes(), MARK).is_none() {
+    if text.len() < SHORTEST || memchr::memmem::find(text.as_bytes(), MARK).is_none() {
         return text.into_owned();
     }
     let mut out = String::new();
@@ -104,14 +104,22 @@ fn digest(data: &str) -> (u64, blake3::Hash) {
 }
 
 fn value(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' | b'-' => Some(62),
-        b'/' | b'_' => Some(63),
-        _ => None,
+    const VALUES: [Option<u8>; 256] = values();
+    VALUES.get(usize::from(byte)).copied().flatten()
+}
+
+const fn values() -> [Option<u8>; 256] {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = [None; 256];
+    let mut n = 0u8;
+    while n < 64 {
+        out[DIGITS[n as usize] as usize] = Some(n);
+        n += 1;
     }
+    // The alphabet for URLs.
+    out[b'-' as usize] = Some(62);
+    out[b'_' as usize] = Some(63);
+    out
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 //! and the repairs that make a text readable.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 /// How far the object at the begin of a text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,8 +125,11 @@ fn replace(repaired: &mut Option<Vec<u8>>, bytes: &[u8], at: usize) {
 
 /// Whether `text` may hold a surrogate escape: a quick look before the careful one.
 pub(super) fn may_hold_surrogates(text: &str) -> bool {
+    static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u"));
     let bytes = text.as_bytes();
-    memchr::memmem::find(bytes, b"\\ud").is_some() || memchr::memmem::find(bytes, b"\\uD").is_some()
+    ESCAPE
+        .find_iter(bytes)
+        .any(|at| matches!(bytes.get(at + 2), Some(b'd' | b'D')))
 }
 
 /// `text` with the control characters inside its strings escaped; unchanged when there are none.
