@@ -209,6 +209,7 @@ mod tests {
             without_lone_surrogates(r"\uDE00\ud83d\ud83d\ude00").as_deref(),
             Some(r"\ufffd\ufffd\ud83d\ude00")
         );
+        assert_eq!(without_lone_surrogates(r"\ud800\udfff\udbff\udc00"), None);
         assert_eq!(without_lone_surrogates(r"\ud83"), None);
         assert_eq!(without_lone_surrogates("\\"), None);
     }

@@ -134,4 +134,18 @@ mod tests {
             "t"
         );
     }
+
+    #[test]
+    fn only_a_side_chain_in_a_main_file_is_its_agents() {
+        let side = r#"{"sessionId":"s","agentId":"a","isSidechain":true}"#;
+        let expected = ("s/a".to_owned(), Some("s".to_owned()));
+        assert_eq!(session("/p/x.jsonl", "{}", side), expected);
+        for main in [
+            r#"{"sessionId":"s","agentId":"a","isSidechain":false}"#,
+            r#"{"sessionId":"s","agentId":"a"}"#,
+            r#"{"sessionId":"s","isSidechain":true}"#,
+        ] {
+            assert_eq!(session("/p/x.jsonl", "{}", main), ("s".to_owned(), None));
+        }
+    }
 }
