@@ -163,7 +163,7 @@ impl Lab {
 
     pub fn checkpoint(&self) {
         let lock = WriterLock::acquire(self.root(), "test", 0).unwrap();
-        let writer = ArchiveWriter::open_or_create(Capture::new(&lock), 7).unwrap();
+        let mut writer = ArchiveWriter::open_or_create(Capture::new(&lock), 7).unwrap();
         assert!(writer.checkpoint_if_free(&lock).unwrap());
     }
 
