@@ -290,7 +290,10 @@ impl<'l> ArchiveWriter<'l> {
         }
         // A commit under FULL syncs the WAL, and with it all frames before. The row stays as it is.
         sync_level(&self.conn, true)
-            .and_then(|()| self.conn.execute_batch("UPDATE meta SET value=value WHERE id=1"))
+            .and_then(|()| {
+                self.conn
+                    .execute_batch("UPDATE meta SET value=value WHERE id=1")
+            })
             .map_err(|e| failed(&self.conn, "sync", e))?;
         self.shared.write_lines()
     }
@@ -381,7 +384,11 @@ impl<'l> ArchiveWriter<'l> {
 
 /// Whether the next commit syncs the WAL.
 fn sync_level(conn: &Connection, full: bool) -> rusqlite::Result<()> {
-    conn.execute_batch(if full { "PRAGMA synchronous=FULL" } else { "PRAGMA synchronous=NORMAL" })
+    conn.execute_batch(if full {
+        "PRAGMA synchronous=FULL"
+    } else {
+        "PRAGMA synchronous=NORMAL"
+    })
 }
 
 impl Drop for ArchiveWriter<'_> {

@@ -63,16 +63,27 @@ fn the_ledger_says_what_was_committed() {
 fn nothing_new_commits_nothing() {
     let lab = Lab::new();
     lab.index("a", &[s("1")]).unwrap();
-    let before = (std::fs::read(lab.db()).unwrap(), std::fs::read(ledger(&lab)).unwrap());
+    let before = (
+        std::fs::read(lab.db()).unwrap(),
+        std::fs::read(ledger(&lab)).unwrap(),
+    );
     let wal = lab.db().with_extension("db-wal");
     let wal_len = std::fs::metadata(&wal).unwrap().len();
     assert_eq!(lab.index("a", &[s("1")]), None);
-    assert_eq!(before, (std::fs::read(lab.db()).unwrap(), std::fs::read(ledger(&lab)).unwrap()));
+    assert_eq!(
+        before,
+        (
+            std::fs::read(lab.db()).unwrap(),
+            std::fs::read(ledger(&lab)).unwrap()
+        )
+    );
     assert_eq!(std::fs::metadata(&wal).unwrap().len(), wal_len);
     // A torn tail that is still the same is nothing new either; one that grew is.
     let torn = |text: &str, seq| {
         lab.writing(|w| {
-            let mut append = w.begin(capture("a", seq, 100 + text.len() as u64, false)).unwrap();
+            let mut append = w
+                .begin(capture("a", seq, 100 + text.len() as u64, false))
+                .unwrap();
             let (pieces, resume) = pieces(&[s("1")], 1, Some(text));
             for p in &pieces {
                 append.piece(p).unwrap();
@@ -88,7 +99,15 @@ fn nothing_new_commits_nothing() {
     assert_eq!(source.accounting.accounted(), source.accounting.length);
     // The finished line then begins where the tail was.
     assert!(lab.index("a", &[s("1"), s("2")]).is_some());
-    assert_eq!(lab.reader().source(key("a")).unwrap().unwrap().accounting.tail, None);
+    assert_eq!(
+        lab.reader()
+            .source(key("a"))
+            .unwrap()
+            .unwrap()
+            .accounting
+            .tail,
+        None
+    );
     lab.assert_sound();
 }
 
@@ -121,11 +140,17 @@ fn pieces_must_tile_the_file() {
         let (all, resume) = pieces(&[s("1"), s("2")], 0, None);
         let mut append = w.begin(capture("a", 1, 10, false)).unwrap();
         append.piece(&all[0]).unwrap();
-        assert_eq!(append.piece(&all[2]).unwrap_err().kind(), ErrorKind::Internal);
+        assert_eq!(
+            append.piece(&all[2]).unwrap_err().kind(),
+            ErrorKind::Internal
+        );
         drop(append);
         let mut append = w.begin(capture("a", 1, 10, false)).unwrap();
         append.piece(&all[0]).unwrap();
-        assert_eq!(append.finish(resume, 0).unwrap_err().kind(), ErrorKind::Internal);
+        assert_eq!(
+            append.finish(resume, 0).unwrap_err().kind(),
+            ErrorKind::Internal
+        );
         assert_eq!(w.head().commit, 0);
     });
 }
@@ -140,8 +165,14 @@ fn a_commit_compares_the_revision_and_the_chain() {
         for p in &all {
             append.piece(p).unwrap();
         }
-        append.conn.execute_batch("UPDATE conversations SET revision=revision+1").unwrap();
-        assert_eq!(append.finish(resume, 0).unwrap_err().kind(), ErrorKind::Internal);
+        append
+            .conn
+            .execute_batch("UPDATE conversations SET revision=revision+1")
+            .unwrap();
+        assert_eq!(
+            append.finish(resume, 0).unwrap_err().kind(),
+            ErrorKind::Internal
+        );
         assert_eq!(w.head().commit, 1);
         // Another writer has been here although this one holds the lock.
         w.conn
@@ -163,9 +194,17 @@ fn two_writers_from_one_revision_commit_once() {
     let cap = Capture::new(&lock);
     let mut one = ArchiveWriter::open_or_create(cap, 0).unwrap();
     let mut two = ArchiveWriter::open_or_create(cap, 0).unwrap();
-    assert!(feed(&mut one, "a", &[s("1"), s("2")], false).unwrap().is_some());
+    assert!(
+        feed(&mut one, "a", &[s("1"), s("2")], false)
+            .unwrap()
+            .is_some()
+    );
     assert!(feed(&mut two, "a", &[s("1"), s("2")], false).is_err());
-    assert!(feed(&mut one, "a", &[s("1"), s("2")], false).unwrap().is_none());
+    assert!(
+        feed(&mut one, "a", &[s("1"), s("2")], false)
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[test]
@@ -174,7 +213,8 @@ fn a_crash_between_commit_and_ledger_line_is_filled_in() {
     lab.index("a", &[s("1")]).unwrap();
     let one = std::fs::read(ledger(&lab)).unwrap();
     lab.index("a", &[s("1"), s("2")]).unwrap();
-    lab.index("b", &[msg("t", "1", "x"), msg("u", "1", "y")]).unwrap();
+    lab.index("b", &[msg("t", "1", "x"), msg("u", "1", "y")])
+        .unwrap();
     let whole = std::fs::read(ledger(&lab)).unwrap();
     // No line of the last two commits, or every torn form of the first of them.
     for cut in [0usize, 1, 20, 200] {
@@ -182,7 +222,11 @@ fn a_crash_between_commit_and_ledger_line_is_filled_in() {
         let found = lab.writing(|w| w.found());
         assert_eq!(found.backfilled, 2);
         assert_eq!(found.torn_bytes, cut as u64);
-        assert_eq!(std::fs::read(ledger(&lab)).unwrap(), whole, "the same lines as before");
+        assert_eq!(
+            std::fs::read(ledger(&lab)).unwrap(),
+            whole,
+            "the same lines as before"
+        );
     }
     assert_eq!(lab.writing(|w| w.found()), WriterState::default());
     // A ledger that is gone is written anew, and says so.
@@ -211,8 +255,9 @@ fn a_damaged_ledger_is_reported_by_line() {
         found
     };
     assert_eq!(problems(&whole), Vec::<u64>::new());
-    let starts: Vec<usize> =
-        std::iter::once(0).chain(memchr::memchr_iter(b'\n', &whole).map(|i| i + 1)).collect();
+    let starts: Vec<usize> = std::iter::once(0)
+        .chain(memchr::memchr_iter(b'\n', &whole).map(|i| i + 1))
+        .collect();
     let mut flipped = whole.clone();
     flipped[starts[1] + 3] ^= 1;
     assert!(!problems(&flipped).is_empty());
@@ -227,7 +272,10 @@ fn a_damaged_ledger_is_reported_by_line() {
     let mut last = whole.clone();
     last[starts[3] + 3] ^= 1;
     std::fs::write(ledger(&lab), &last).unwrap();
-    assert_eq!(lab.try_writing(|_| ()).unwrap_err().kind(), ErrorKind::ArchiveCorrupt);
+    assert_eq!(
+        lab.try_writing(|_| ()).unwrap_err().kind(),
+        ErrorKind::ArchiveCorrupt
+    );
     assert_eq!(std::fs::read(ledger(&lab)).unwrap(), last);
 }
 
@@ -241,7 +289,10 @@ fn lost_commits_are_noticed_and_never_written_over() {
         let all: Vec<Raw> = (1..=n).map(|i| s(&i.to_string())).collect();
         lab.index("a", &all).unwrap();
     }
-    let (wal, shm) = (lab.db().with_extension("db-wal"), lab.db().with_extension("db-shm"));
+    let (wal, shm) = (
+        lab.db().with_extension("db-wal"),
+        lab.db().with_extension("db-shm"),
+    );
     let original = std::fs::read(&wal).unwrap();
     let promised = coverage::tail(&lab.root()).unwrap().unwrap();
     let (_, commit, head) = promised.line.promise();
@@ -250,7 +301,9 @@ fn lost_commits_are_noticed_and_never_written_over() {
     let mut state = 3u64;
     let (mut lost, mut tried) = (0, 0);
     for n in 0..120u64 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let at = (state >> 20) as usize % original.len();
         let mut bytes = original.clone();
         match n % 3 {
@@ -282,7 +335,10 @@ fn lost_commits_are_noticed_and_never_written_over() {
             assert_eq!(e.kind(), ErrorKind::LostCommits);
             assert_eq!(std::fs::read(ledger(&lab)).unwrap(), ledger_before);
             if n % 40 != 2 {
-                assert!(std::fs::read(&wal).unwrap() == bytes, "the WAL is kept as it is");
+                assert!(
+                    std::fs::read(&wal).unwrap() == bytes,
+                    "the WAL is kept as it is"
+                );
             }
             let _ = std::fs::remove_file(&shm);
         }
@@ -301,14 +357,19 @@ fn a_ledger_of_another_generation_or_archive_stops_the_writer() {
     let other = Lab::new();
     other.index("a", &[s("1")]).unwrap();
     std::fs::copy(ledger(&other), ledger(&lab)).unwrap();
-    assert_eq!(lab.try_writing(|_| ()).unwrap_err().kind(), ErrorKind::LostCommits);
+    assert_eq!(
+        lab.try_writing(|_| ()).unwrap_err().kind(),
+        ErrorKind::LostCommits
+    );
 }
 
 #[test]
 fn the_end_of_a_long_ledger_is_found_without_reading_it() {
     let lab = Lab::new();
     // One commit with so many conversations that its line is longer than the first look.
-    let many: Vec<Raw> = (0..1500).map(|i| msg(&format!("session {i}"), "1", "x")).collect();
+    let many: Vec<Raw> = (0..1500)
+        .map(|i| msg(&format!("session {i}"), "1", "x"))
+        .collect();
     let line = lab.index("a", &many).unwrap();
     assert!(std::fs::metadata(ledger(&lab)).unwrap().len() > 128 << 10);
     let tail = coverage::tail(&lab.root()).unwrap().unwrap();
@@ -363,12 +424,21 @@ fn a_killed_batch_is_filled_in() {
     let mut writer = ArchiveWriter::open_or_create(Capture::new(&lock), 0).unwrap();
     writer.acknowledge_every(100).unwrap();
     for n in 0..5 {
-        feed(&mut writer, &format!("f{n}"), &[msg(&format!("s{n}"), "1", "x")], false).unwrap();
+        feed(
+            &mut writer,
+            &format!("f{n}"),
+            &[msg(&format!("s{n}"), "1", "x")],
+            false,
+        )
+        .unwrap();
     }
     // The files as a kill leaves them.
     let copy = Lab::new();
-    let status =
-        std::process::Command::new("cp").arg("-a").args([lab.path(), copy.path()]).status().unwrap();
+    let status = std::process::Command::new("cp")
+        .arg("-a")
+        .args([lab.path(), copy.path()])
+        .status()
+        .unwrap();
     assert!(status.success());
     assert_eq!(commits(&copy).len(), 0);
     assert_eq!(copy.writing(|w| w.found().backfilled), 5);

@@ -6,18 +6,44 @@ use crate::store::archive::schema::{TABLES, Table};
 /// An archive with a row in every table, versions, copies and a branch included.
 pub fn full_lab() -> Lab {
     let lab = Lab::new();
-    let a = [msg("s", "1", "one").at(5), msg("s", "2", "two"), plain("s", "a3"), fact("s", "title")];
-    let b = [msg("s", "1", "one").at(5), msg("s", "2", "second"), plain("s", "b3")];
+    let a = [
+        msg("s", "1", "one").at(5),
+        msg("s", "2", "two"),
+        plain("s", "a3"),
+        fact("s", "title"),
+    ];
+    let b = [
+        msg("s", "1", "one").at(5),
+        msg("s", "2", "second"),
+        plain("s", "b3"),
+    ];
     lab.index("a", &a);
     lab.index("b", &b);
-    lab.index("other", &[msg("t", "1", "other"), msg("t", "2", "other too")]);
+    lab.index(
+        "other",
+        &[msg("t", "1", "other"), msg("t", "2", "other too")],
+    );
     lab.writing(|w| {
         let mut append = w.begin(capture("skipping", 1, 20, false)).unwrap();
-        let skipped = |offset, len, reason| Piece::Skipped { span: Span { offset, len }, line: 1, reason };
+        let skipped = |offset, len, reason| Piece::Skipped {
+            span: Span { offset, len },
+            line: 1,
+            reason,
+        };
         append.piece(&skipped(0, 10, SkipReason::NulBlock)).unwrap();
         append.piece(&skipped(10, 4, SkipReason::Fragment)).unwrap();
         append.piece(&skipped(14, 6, SkipReason::TornTail)).unwrap();
-        append.finish(ResumePoint { offset: 14, line: 1, state: vec![] }, 3).unwrap().unwrap();
+        append
+            .finish(
+                ResumePoint {
+                    offset: 14,
+                    line: 1,
+                    state: vec![],
+                },
+                3,
+            )
+            .unwrap()
+            .unwrap();
     });
     lab.checkpoint();
     lab
@@ -25,8 +51,14 @@ pub fn full_lab() -> Lab {
 
 fn ids(lab: &Lab, table: &Table) -> Vec<i64> {
     let conn = raw(&lab.db());
-    let mut statement = conn.prepare(&format!("SELECT id FROM {} ORDER BY id", table.name)).unwrap();
-    statement.query_map([], |r| r.get(0)).unwrap().collect::<rusqlite::Result<_>>().unwrap()
+    let mut statement = conn
+        .prepare(&format!("SELECT id FROM {} ORDER BY id", table.name))
+        .unwrap();
+    statement
+        .query_map([], |r| r.get(0))
+        .unwrap()
+        .collect::<rusqlite::Result<_>>()
+        .unwrap()
 }
 
 /// Runs `sql` on a copy of the archive and gives back what verification says about it.
@@ -38,7 +70,8 @@ fn after(lab: &Lab, sql: &str) -> Vec<ArchiveFinding> {
     let _ = std::fs::remove_file(&shm);
     {
         let conn = raw(&lab.db());
-        conn.execute_batch(&format!("PRAGMA foreign_keys=OFF; {sql}")).unwrap();
+        conn.execute_batch(&format!("PRAGMA foreign_keys=OFF; {sql}"))
+            .unwrap();
     }
     let found = lab.findings();
     for side in [&wal, &shm] {
@@ -66,10 +99,20 @@ fn every_column_of_every_table_is_covered() {
                  THEN 7 WHEN 'TEXT' THEN 'x' ELSE x'00' END FROM pragma_table_info('{}') WHERE name='{column}') END",
                 table.name
             );
-            let value = if column == "id" { format!("{}", ids.last().unwrap() + 1000) } else { value };
-            let found =
-                after(&lab, &format!("UPDATE {} SET {column}={value} WHERE id={id}", table.name));
-            let row = if column == "id" { ids.last().unwrap() + 1000 } else { id };
+            let value = if column == "id" {
+                format!("{}", ids.last().unwrap() + 1000)
+            } else {
+                value
+            };
+            let found = after(
+                &lab,
+                &format!("UPDATE {} SET {column}={value} WHERE id={id}", table.name),
+            );
+            let row = if column == "id" {
+                ids.last().unwrap() + 1000
+            } else {
+                id
+            };
             assert!(
                 found.iter().any(|f| f.table == table.name
                     && f.row == Some(row)
@@ -112,8 +155,14 @@ fn swapped_rows_and_rows_put_back_are_noticed() {
                  UPDATE {name} SET ({columns},row_hash)=(SELECT {columns},row_hash FROM x WHERE id={a}) WHERE id={b};"
             );
             let found = after(&lab, &sql);
-            assert!(found.iter().any(|f| f.table == name && f.row == Some(a)), "{name}: {found:?}");
-            assert!(found.iter().any(|f| f.table == name && f.row == Some(b)), "{name}: {found:?}");
+            assert!(
+                found.iter().any(|f| f.table == name && f.row == Some(a)),
+                "{name}: {found:?}"
+            );
+            assert!(
+                found.iter().any(|f| f.table == name && f.row == Some(b)),
+                "{name}: {found:?}"
+            );
         }
     }
 }
@@ -126,10 +175,14 @@ fn a_stale_row_with_a_good_hash_is_noticed() {
             let conn = raw(&lab.db());
             let sql = format!("SELECT * FROM {table} WHERE {key}");
             let columns = conn.prepare(&sql).unwrap().column_count();
-            conn.query_row(&sql, [], |r| (0..columns).map(|i| r.get(i)).collect()).unwrap()
+            conn.query_row(&sql, [], |r| (0..columns).map(|i| r.get(i)).collect())
+                .unwrap()
         };
         let mut lines = vec![
-            msg("s", "1", "one").at(5), msg("s", "2", "two"), plain("s", "a3"), fact("s", "title"),
+            msg("s", "1", "one").at(5),
+            msg("s", "2", "two"),
+            plain("s", "a3"),
+            fact("s", "title"),
         ];
         lines.push(fact("s", table));
         lab.index("a", &lines);
@@ -145,8 +198,14 @@ fn a_stale_row_with_a_good_hash_is_noticed() {
         .unwrap();
         drop(conn);
         let found = lab.findings();
-        assert!(found.iter().any(|f| f.table == table && f.row == Some(1)), "{table}: {found:?}");
-        assert!(found.iter().all(|f| f.kind != FindingKind::Row), "its hash is good");
+        assert!(
+            found.iter().any(|f| f.table == table && f.row == Some(1)),
+            "{table}: {found:?}"
+        );
+        assert!(
+            found.iter().all(|f| f.kind != FindingKind::Row),
+            "its hash is good"
+        );
         return_to_clean(&lab);
     }
 
@@ -166,13 +225,21 @@ fn a_conversation_deleted_with_all_its_rows_is_noticed() {
         "DELETE FROM messages WHERE conversation=1; DELETE FROM records WHERE conversation=1; \
          DELETE FROM commit_conversations WHERE conversation=1; DELETE FROM conversations WHERE id=1;",
     );
-    assert!(found.iter().any(|f| f.kind == FindingKind::Chain), "{found:?}");
+    assert!(
+        found.iter().any(|f| f.kind == FindingKind::Chain),
+        "{found:?}"
+    );
     let found = after(
         &lab,
         "DELETE FROM messages WHERE conversation=1; DELETE FROM records WHERE conversation=1; \
          DELETE FROM conversations WHERE id=1;",
     );
-    assert!(found.iter().any(|f| f.table == "conversations" && f.row == Some(1)), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .any(|f| f.table == "conversations" && f.row == Some(1)),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -180,8 +247,14 @@ fn schema_text_and_header_are_covered() {
     let lab = full_lab();
     for (sql, kind) in [
         ("DROP INDEX records_hash", FindingKind::Schema),
-        ("ALTER TABLE skips ADD COLUMN extra TEXT", FindingKind::Schema),
-        ("CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END", FindingKind::Schema),
+        (
+            "ALTER TABLE skips ADD COLUMN extra TEXT",
+            FindingKind::Schema,
+        ),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END",
+            FindingKind::Schema,
+        ),
         ("CREATE VIEW v AS SELECT 1", FindingKind::Schema),
         (
             "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql=replace(sql,'NOT NULL','        ') WHERE name='skips'",
@@ -194,7 +267,9 @@ fn schema_text_and_header_are_covered() {
         assert!(found.iter().any(|f| f.kind == kind), "{sql}: {found:?}");
     }
     // A reader does not trust such a header either.
-    raw(&lab.db()).execute_batch("PRAGMA user_version=9").unwrap();
+    raw(&lab.db())
+        .execute_batch("PRAGMA user_version=9")
+        .unwrap();
     let e = ArchiveReader::open(&lab.root()).unwrap_err();
     assert_eq!(e.kind(), crate::error::ErrorKind::ArchiveCorrupt);
 }

@@ -57,7 +57,10 @@ fn detected(lab: &Lab) -> bool {
 /// Changes one byte in place.
 #[allow(clippy::disallowed_types)]
 fn put(lab: &Lab, at: usize, byte: u8) {
-    let file = std::fs::OpenOptions::new().write(true).open(lab.db()).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(lab.db())
+        .unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[byte], at as u64).unwrap();
 }
 
@@ -69,17 +72,26 @@ fn no_single_bit_flip_changes_the_archive_unnoticed() {
     assert!(messages >= 2000);
     let sound = contents(&lab).unwrap();
     let original = std::fs::read(lab.db()).unwrap();
-    let flips: u64 = std::env::var("CASS_TEST_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let flips: u64 = std::env::var("CASS_TEST_FLIPS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1000);
     let mut state = 42u64;
     let (mut seen, mut harmless) = (0, 0);
     for n in 0..flips {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let bit = (state >> 20) as usize % (original.len() * 8);
         put(&lab, bit / 8, original[bit / 8] ^ (1 << (bit % 8)));
         if detected(&lab) {
             seen += 1;
         } else {
-            assert_eq!(contents(&lab), Some(sound), "flip {n} of bit {bit} went unnoticed");
+            assert_eq!(
+                contents(&lab),
+                Some(sound),
+                "flip {n} of bit {bit} went unnoticed"
+            );
             harmless += 1;
         }
         put(&lab, bit / 8, original[bit / 8]);
@@ -87,7 +99,10 @@ fn no_single_bit_flip_changes_the_archive_unnoticed() {
             assert!(!detected(&lab), "a false alarm");
         }
     }
-    println!("{flips} flips in {} bytes: {seen} detected, {harmless} changed nothing", original.len());
+    println!(
+        "{flips} flips in {} bytes: {seen} detected, {harmless} changed nothing",
+        original.len()
+    );
     assert!(seen > flips / 2);
 }
 
@@ -112,6 +127,9 @@ fn no_lost_zeroed_or_stale_page_goes_unnoticed() {
             _ => bytes.truncate(n * page + 1),
         }
         std::fs::write(lab.db(), &bytes).unwrap();
-        assert!(detected(&lab) || contents(&lab) == Some(sound), "page {n} went unnoticed");
+        assert!(
+            detected(&lab) || contents(&lab) == Some(sound),
+            "page {n} went unnoticed"
+        );
     }
 }

@@ -21,10 +21,20 @@ fn the_first_generation_is_staged_verified_and_named() {
     assert_eq!(locate(&lab).unwrap(), Live::Never { mirror: false });
     assert!(ArchiveReader::open(&lab.root()).unwrap().is_none());
     let mut any = false;
-    assert!(verify_deep(&lab.root(), &|| false, &mut |_| any = true).unwrap().is_none() && !any);
+    assert!(
+        verify_deep(&lab.root(), &|| false, &mut |_| any = true)
+            .unwrap()
+            .is_none()
+            && !any
+    );
     lab.writing(|w| assert_eq!(w.head().commit, 0));
-    assert_eq!(std::fs::read(lab.path().join("CURRENT")).unwrap(), b"g00000001\n");
-    let Live::Present(live) = locate(&lab).unwrap() else { panic!() };
+    assert_eq!(
+        std::fs::read(lab.path().join("CURRENT")).unwrap(),
+        b"g00000001\n"
+    );
+    let Live::Present(live) = locate(&lab).unwrap() else {
+        panic!()
+    };
     assert_eq!(live.manifest.created_ms, 7);
     assert_eq!(live.manifest.schema_version, SCHEMA_VERSION);
     assert_eq!(lab.reader().counts().unwrap(), Counts::default());
@@ -35,7 +45,11 @@ fn the_first_generation_is_staged_verified_and_named() {
     for entry in walkdir::WalkDir::new(lab.path()).min_depth(1) {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().mode() & 0o777;
-        let expected = if entry.file_type().is_dir() { 0o700 } else { 0o600 };
+        let expected = if entry.file_type().is_dir() {
+            0o700
+        } else {
+            0o600
+        };
         assert_eq!(mode, expected, "{}", entry.path().display());
     }
 }
@@ -61,7 +75,11 @@ fn an_interrupted_creation_is_used_again() {
                 }
             }
         }
-        assert_eq!(locate(&lab).unwrap(), Live::Never { mirror: false }, "{state}");
+        assert_eq!(
+            locate(&lab).unwrap(),
+            Live::Never { mirror: false },
+            "{state}"
+        );
         lab.writing(|w| assert_eq!(w.generation().id, GenerationId::numbered(1), "{state}"));
         lab.index("a", &[msg("s", "1", "x")]).unwrap();
         lab.assert_sound();
@@ -97,7 +115,10 @@ fn a_foreign_archive_is_left_alone() {
     let lab = Lab::new();
     std::fs::create_dir_all(lab.path()).unwrap();
     std::fs::write(lab.path().join("agent_search.db"), b"theirs").unwrap();
-    assert_eq!(open_kinds(&lab), (ErrorKind::ForeignArchive, ErrorKind::ForeignArchive));
+    assert_eq!(
+        open_kinds(&lab),
+        (ErrorKind::ForeignArchive, ErrorKind::ForeignArchive)
+    );
     assert!(!lab.path().join("generations").exists());
     assert!(!lab.path().join("CURRENT").exists());
 }
@@ -114,8 +135,16 @@ fn a_mirror_without_an_archive_is_no_loss() {
 fn an_archive_that_existed_is_missed() {
     type Damage = fn(&Lab);
     let cases: [(&str, Damage, ErrorKind); 6] = [
-        ("CURRENT", |l| std::fs::remove_file(l.path().join("CURRENT")).unwrap(), ErrorKind::ArchiveMissing),
-        ("database", |l| std::fs::remove_file(l.db()).unwrap(), ErrorKind::ArchiveMissing),
+        (
+            "CURRENT",
+            |l| std::fs::remove_file(l.path().join("CURRENT")).unwrap(),
+            ErrorKind::ArchiveMissing,
+        ),
+        (
+            "database",
+            |l| std::fs::remove_file(l.db()).unwrap(),
+            ErrorKind::ArchiveMissing,
+        ),
         (
             "generations",
             |l| std::fs::remove_dir_all(l.path().join("generations")).unwrap(),
@@ -152,12 +181,20 @@ fn a_newer_schema_is_refused_and_not_touched() {
     lab.checkpoint();
     let path = lab.db().with_file_name("manifest.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    for (old, new) in [("\"schema_version\": 1", "\"schema_version\": 2"), ("\"format\": 1", "\"format\": 2")] {
-        let newer = text.replace(old, new).replace("\"cass_version\"", "\"unknown\": [], \"cass_version\"");
+    for (old, new) in [
+        ("\"schema_version\": 1", "\"schema_version\": 2"),
+        ("\"format\": 1", "\"format\": 2"),
+    ] {
+        let newer = text
+            .replace(old, new)
+            .replace("\"cass_version\"", "\"unknown\": [], \"cass_version\"");
         assert_ne!(newer, text);
         std::fs::write(&path, newer).unwrap();
         let before = std::fs::read(lab.db()).unwrap();
-        assert_eq!(open_kinds(&lab), (ErrorKind::SchemaTooNew, ErrorKind::SchemaTooNew));
+        assert_eq!(
+            open_kinds(&lab),
+            (ErrorKind::SchemaTooNew, ErrorKind::SchemaTooNew)
+        );
         assert!(std::fs::read(lab.db()).unwrap() == before);
     }
 }

@@ -15,7 +15,12 @@ fn corpus() -> Vec<(String, Vec<Piece>, ResumePoint)> {
                 .map(|i| {
                     let size = 100 + (i * 7919 + n * 104_729) % 1500;
                     let id = Digest::of(format!("{n} {i}").as_bytes()).to_hex();
-                    msg(&format!("session {n}"), &id[..36], &"a few words ".repeat(size / 12)).at(i as i64)
+                    msg(
+                        &format!("session {n}"),
+                        &id[..36],
+                        &"a few words ".repeat(size / 12),
+                    )
+                    .at(i as i64)
                 })
                 .collect();
             let (pieces, resume) = pieces(&lines, 0, None);
@@ -97,7 +102,9 @@ fn insert_and_verify() {
         let size = std::fs::metadata(lab.db()).unwrap().len();
         let (begun, used) = (Instant::now(), cpu());
         let conn = crate::store::sqlite::open_read(&lab.db()).unwrap().unwrap();
-        let ok: String = conn.query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+        let ok: String = conn
+            .query_row("PRAGMA integrity_check", [], |r| r.get(0))
+            .unwrap();
         let integrity = (begun.elapsed(), cpu() - used);
         assert_eq!(ok, "ok");
         drop(conn);
@@ -123,7 +130,13 @@ fn many_small_commits() {
     lab.writing(|w| {
         w.acknowledge_every(64).unwrap();
         for n in 0..1000 {
-            feed(w, &format!("f{n}"), &[msg(&format!("s{n}"), "1", "x")], false).unwrap();
+            feed(
+                w,
+                &format!("f{n}"),
+                &[msg(&format!("s{n}"), "1", "x")],
+                false,
+            )
+            .unwrap();
         }
     });
     println!("1000 sources of one line: {:?}", begun.elapsed());
