@@ -20,6 +20,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Prepared statements kept per connection: more than any module has distinct statements.
 const STATEMENTS: usize = 64;
+/// Page cache of a writer in KiB. With SQLite's 2 MiB a commit of one large source spills.
+const CACHE_KIB: i64 = 32 << 10;
 
 /// Opens a database for writing: WAL, every commit synced, foreign keys, defensive. It is never
 /// checkpointed but by [`checkpoint`], so that readers without locks stay safe. With `create` a
@@ -54,6 +56,7 @@ pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         conn.pragma_update(None, "foreign_keys", true)?;
+        conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
         Ok(())
     };
     set().map_err(|e| failed("open", path, e))?;

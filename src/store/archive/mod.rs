@@ -2,6 +2,7 @@
 
 mod append;
 mod identity;
+mod ids;
 mod names;
 mod place;
 mod reader;
