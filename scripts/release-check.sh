@@ -30,9 +30,9 @@ deny() {
 # The modules where a wrong line loses data: the write door, the formats, the ledgers.
 mutants() {
   need cargo-mutants "cargo install --locked cargo-mutants" || return 1
-  cargo mutants --in-place=false --timeout "${MUTANTS_TIMEOUT:-300}" \
+  cargo mutants --cargo-arg=--locked --timeout "${MUTANTS_TIMEOUT:-300}" \
     --file 'src/disk/*.rs' --file 'src/store/**/*.rs' --file 'src/model/digest.rs' \
-    --file 'src/error.rs' --file 'src/exit.rs' -- --locked
+    --file src/error.rs --file src/exit.rs
 }
 
 fuzz() {
