@@ -2,37 +2,33 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 
 use super::args::{MirrorGetArgs, MirrorListArgs, MirrorVerifyArgs};
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
 use super::place;
-use crate::disk::{HandOut, Root};
+use super::write_out::hand_out;
+use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::digest::Digest;
-use crate::model::next::Next;
+use crate::ingest::group::MEMBERS;
 use crate::model::path::PathText;
-use crate::model::progress::Progress;
-use crate::model::source::SourceKey;
 use crate::model::verdict::MirrorState;
 use crate::report::check::MirrorBlock;
 use crate::report::envelope::Report;
 use crate::report::mirror::{
-    CaptureEntry, MAX_PROBLEMS, MemberEntry, MirrorGetBody, MirrorListBody, MirrorProblemEntry,
-    MirrorSource, MirrorVerifyBody, mirror_verify_report,
+    CaptureEntry, MirrorGetBody, MirrorListBody, MirrorProblemEntry, MirrorSource,
+    MirrorVerifyBody, mirror_verify_report,
 };
-use crate::report::time::rfc3339;
-use crate::store::mirror::{
-    CaptureLine, ContentReader, MirrorProblem, MirrorReader, ProblemKind, SourceIdent,
-};
+use crate::store::mirror::{CaptureLine, MirrorReader, SourceIdent};
+
+/// Problems kept in full; more are counted.
+const KEPT: usize = 1000;
 
 pub(super) fn verify(ctx: &Context, args: &MirrorVerifyArgs) -> Result<Report<MirrorVerifyBody>> {
     let root = place::with_mirror(&ctx.env)?;
-    let body = look(ctx, &root, args)?;
+    let body = verify_core(ctx, &root, args)?;
     ctx.progress.end();
     Ok(mirror_verify_report(
         body,
@@ -41,132 +37,48 @@ pub(super) fn verify(ctx: &Context, args: &MirrorVerifyArgs) -> Result<Report<Mi
     ))
 }
 
-fn look(ctx: &Context, root: &Root, args: &MirrorVerifyArgs) -> Result<MirrorVerifyBody> {
-    let reader = reader(root)?;
-    let mut problems: Vec<MirrorProblemEntry> = Vec::new();
-    let (mut damage_total, mut lost) = (0u64, false);
-    let mut others = 0;
-    let mut note = |p: MirrorProblem| {
-        let entry = problem(p);
-        damage_total += u64::from(entry.damage);
-        lost |= entry.loses_capture;
-        // A mirror may hold more damage than memory: enough of each kind is kept to fill the list.
-        if entry.loses_capture || others < MAX_PROBLEMS {
-            others += usize::from(!entry.loses_capture);
-            if problems.len() < 2 * MAX_PROBLEMS {
-                problems.push(entry);
-            }
+fn verify_core(ctx: &Context, root: &Root, args: &MirrorVerifyArgs) -> Result<MirrorVerifyBody> {
+    let mirror = place::mirror(root)?;
+    let (mut problems, mut total, mut lost, mut damage) = (Vec::new(), 0u64, false, 0u64);
+    let mut stop = || ctx.interrupt.pending().is_some();
+    let summary = mirror.verify(args.deep, &mut stop, &mut |p| {
+        total += 1;
+        lost |= p.kind.loses_capture();
+        damage += u64::from(!p.kind.harmless());
+        // What costs a capture is kept before what does not.
+        if problems.len() < KEPT || p.kind.loses_capture() && problems.len() < 2 * KEPT {
+            problems.push(MirrorProblemEntry::from(p));
         }
+    })?;
+    let status = if lost {
+        MirrorState::Corrupt
+    } else if damage > 0 {
+        MirrorState::Degraded
+    } else if args.deep && summary.complete {
+        MirrorState::Ok
+    } else {
+        MirrorState::Unverified
     };
-    ctx.progress.phase("verify", None);
-    let mut deadline = || ctx.interrupt.pending().is_some();
-    let seen = reader.verify(args.deep, &mut deadline, &mut note)?;
-    let status = match (lost, damage_total > 0, args.deep && seen.complete) {
-        (true, ..) => MirrorState::Corrupt,
-        (false, true, _) => MirrorState::Degraded,
-        (false, false, true) => MirrorState::Ok,
-        (false, false, false) => MirrorState::Unverified,
-    };
+    let mut raw_mirror = MirrorBlock::new(status);
+    raw_mirror.sources = Some(summary.sources);
+    raw_mirror.captures = Some(summary.captures);
+    raw_mirror.packs = Some(summary.packs);
     Ok(MirrorVerifyBody {
         deep: args.deep,
-        raw_mirror: MirrorBlock {
-            status,
-            sources: Some(seen.sources),
-            captures: Some(seen.captures),
-            packs: Some(seen.packs),
-            stored_bytes: None,
-            last_verified: None,
-        },
-        objects: seen.objects,
-        verified_bytes: seen.bytes,
-        complete: seen.complete,
+        raw_mirror,
+        objects: summary.objects,
+        verified_bytes: summary.bytes,
+        complete: summary.complete,
         problems,
-        problems_total: seen.problems,
-        damage_total,
+        problems_total: total,
+        damage_total: damage,
         problems_truncated: false,
     })
 }
 
-fn reader(root: &Root) -> Result<MirrorReader<'_>> {
-    MirrorReader::open(root)?.ok_or_else(|| {
-        Error::new(ErrorKind::NotInitialized, "nothing was ever captured here")
-            .with_hint("Index first.")
-            .with_hint_argv(["cass", "index"])
-    })
-}
-
-fn problem(p: MirrorProblem) -> MirrorProblemEntry {
-    let (code, loses_capture) = match p.kind {
-        ProblemKind::Format => ("mirror-format", false),
-        ProblemKind::Pack => ("pack-damaged", false),
-        ProblemKind::Object => ("object-damaged", false),
-        ProblemKind::TornPack => ("pack-torn-tail", false),
-        // What the lost lines promised is not known any more.
-        ProblemKind::Ledger => ("ledger-damaged", true),
-        ProblemKind::TornLedger => ("ledger-torn-tail", false),
-        ProblemKind::Promise => ("capture-unreadable", true),
-        ProblemKind::IndexStale => ("mirror-index-stale", false),
-        ProblemKind::Index => ("mirror-index-wrong", false),
-        ProblemKind::Stray => ("stray-file", false),
-    };
-    MirrorProblemEntry {
-        code: code.to_owned(),
-        damage: !p.kind.harmless(),
-        loses_capture,
-        message: p.message,
-        file: Some(p.file),
-        offset: p.offset,
-        object: p.object.map(|d| d.to_string()),
-        source: p.capture.map(|(key, _)| key.to_string()),
-        seq: p.capture.map(|(_, seq)| seq).filter(|seq| *seq > 0),
-    }
-}
-
-/// The source that `name`, a key or a path, stands for.
-fn resolve(reader: &MirrorReader<'_>, name: &OsStr) -> Result<SourceIdent> {
-    if let Some(key) = name
-        .to_str()
-        .and_then(|text| text.parse::<SourceKey>().ok())
-        && let Some(head) = reader.head(key)?
-    {
-        return Ok(head.ident);
-    }
-    let path = std::path::absolute(name).unwrap_or_else(|_| name.into());
-    let mut found = reader.resolve_path(&path)?;
-    found.sort_by_key(|ident| ident.key);
-    match found.len() {
-        1 => Ok(found.remove(0)),
-        0 => Err(Error::new(
-            ErrorKind::NotFound,
-            format!("no source was captured from {}", path.display()),
-        )
-        .with_hint("The sessions name their sources; name one by its path or its key.")
-        .with_hint_argv(["cass", "sessions", "list"])),
-        n => {
-            let keys: Vec<String> = found.iter().map(|ident| ident.key.to_string()).collect();
-            let error = Error::new(
-                ErrorKind::AmbiguousName,
-                format!("{n} sources were captured from {}", path.display()),
-            );
-            Err(error
-                .with_hint("Name one of them by its key.")
-                .with_context("keys", keys.join(", ")))
-        }
-    }
-}
-
-fn source(ident: &SourceIdent) -> MirrorSource {
-    MirrorSource {
-        key: ident.key.to_string(),
-        source_id: ident.source_id.clone(),
-        provider: ident.provider,
-        path: PathText::new(&ident.path),
-    }
-}
-
 pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<MirrorListBody>> {
     let root = place::with_mirror(&ctx.env)?;
-    let mut body = captures(ctx, &root, args)?;
+    let mut body = list_core(ctx, &root, args)?;
     body.truncated = u64::try_from(body.captures.len()).unwrap_or(u64::MAX) < body.total;
     if body.truncated {
         let argv = [
@@ -184,170 +96,97 @@ pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<Mirror
     Ok(Report::ok(body))
 }
 
-fn captures(ctx: &Context, root: &Root, args: &MirrorListArgs) -> Result<MirrorListBody> {
-    let reader = reader(root)?;
-    let ident = resolve(&reader, &args.source)?;
+fn list_core(ctx: &Context, root: &Root, args: &MirrorListArgs) -> Result<MirrorListBody> {
+    let mirror = place::mirror(root)?;
+    let source = place::source(&mirror, &args.source)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    // Ledgers are read from the oldest on; only the newest are kept.
-    let mut newest = VecDeque::new();
+    let mut newest: VecDeque<CaptureLine> = VecDeque::new();
     let mut total = 0;
-    reader.captures(ident.key, &mut |line| {
+    mirror.captures(source.key, &mut |line| {
         ctx.interrupt.check()?;
         total += 1;
-        newest.push_front(entry(line));
+        newest.push_front(line);
         newest.truncate(limit);
         Ok(())
     })?;
     Ok(MirrorListBody {
-        source: source(&ident),
-        captures: newest.into(),
+        source: MirrorSource::from(&source),
+        captures: newest.iter().map(CaptureEntry::from).collect(),
         total,
         truncated: false,
         detail_argv: None,
     })
 }
 
-fn entry(line: CaptureLine) -> CaptureEntry {
-    let mut members: Vec<MemberEntry> = line
-        .group
-        .into_iter()
-        .map(|m| MemberEntry {
-            name: m.name,
-            length: m.len,
-            blake3: m.hash.to_string(),
-        })
-        .collect();
-    members.sort_by(|a, b| a.name.cmp(&b.name));
-    CaptureEntry {
-        seq: line.seq,
-        at: rfc3339(line.at_ms),
-        length: line.len,
-        blake3: line.hash.to_string(),
-        moving: line.moving,
-        members,
-    }
-}
-
 pub(super) fn get(ctx: &Context, args: &MirrorGetArgs) -> Result<Report<MirrorGetBody>> {
     let wanted = Wanted::read(&args.source, args.seq)?;
     let root = place::with_mirror(&ctx.env)?;
-    hand_out(ctx, &root, &wanted, args).map(Report::ok)
+    get_core(ctx, &root, &wanted, args).map(Report::ok)
 }
 
-fn hand_out(
+fn get_core(
     ctx: &Context,
     root: &Root,
     wanted: &Wanted,
     args: &MirrorGetArgs,
 ) -> Result<MirrorGetBody> {
-    let reader = reader(root)?;
-    let ident = resolve(&reader, &wanted.source)?;
-    let missing = |what: String| {
+    let mirror = place::mirror(root)?;
+    let (source, member) = match place::source(&mirror, &wanted.source) {
+        Ok(source) => (source, args.member.clone()),
+        // The path of a sidecar names the member of its database's capture.
+        Err(e) if e.kind() == ErrorKind::NotFound && args.member.is_none() => {
+            by_sidecar(&mirror, &wanted.source).ok_or(e)?
+        }
+        Err(e) => return Err(e),
+    };
+    let gone = |what: String| {
         Error::new(ErrorKind::NotFound, what)
-            .with_hint("The list shows what was captured.")
-            .with_hint_argv(Next::MirrorList(ident.key).argv())
+            .with_hint("List the captures.")
+            .with_hint_argv(["cass", "mirror", "list", &source.key.to_string()])
     };
     let seq = match wanted.seq {
         Some(seq) => seq,
-        None => {
-            reader
-                .head(ident.key)?
-                .ok_or_else(|| missing(format!("source {} has no capture", ident.key)))?
-                .seq
+        None => mirror.head(source.key)?.map_or(1, |h| h.seq),
+    };
+    let line = mirror
+        .capture(source.key, seq)?
+        .ok_or_else(|| gone(format!("{} has no capture {seq}", source.path.display())))?;
+    let (recipe, len, hash) = match &member {
+        None => (line.recipe, line.len, line.hash),
+        Some(name) => {
+            let m = line.group.iter().find(|m| m.name == *name).ok_or_else(|| {
+                gone(format!("capture {seq} of {} has no {name}", source.path.display()))
+            })?;
+            (m.recipe, m.len, m.hash)
         }
     };
-    let line = reader
-        .capture(ident.key, seq)?
-        .ok_or_else(|| missing(format!("source {} has no capture {seq}", ident.key)))?;
-    let (recipe, len, hash) = match &args.member {
-        None => (line.recipe, line.len, line.hash),
-        Some(name) => line
-            .group
-            .iter()
-            .find(|m| m.name == *name)
-            .map(|m| (m.recipe, m.len, m.hash))
-            .ok_or_else(|| missing(format!("capture {seq} has no file {name}")))?,
-    };
     let target = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
-    let mut out = HandOut::create(&target)?;
-    copy(
-        ctx,
-        &mut reader.open_content(recipe, len)?,
-        &mut out,
-        len,
-        hash,
-        &target,
-    )?;
-    out.publish()?;
+    hand_out(mirror.open_content(recipe, len)?, &target, len, hash, &ctx.interrupt)?;
     Ok(MirrorGetBody {
-        source: source(&ident),
+        source: MirrorSource::from(&source),
         seq,
-        member: args.member.clone(),
+        member,
         output: PathText::new(&target),
         bytes: len,
-        blake3: hash.to_string(),
+        blake3: hash.to_hex(),
     })
 }
 
-/// Copies a content and compares it with what the ledger promises.
-fn copy(
-    ctx: &Context,
-    content: &mut ContentReader<'_>,
-    out: &mut HandOut,
-    len: u64,
-    hash: Digest,
-    target: &Path,
-) -> Result<()> {
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0u8; 1 << 17];
-    let mut copied = 0u64;
-    ctx.progress.phase("copy", None);
-    loop {
-        ctx.interrupt.check()?;
-        let n = match content.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(unreadable(&e)),
-        };
-        let part = &buffer[..n];
-        hasher.update(part);
-        out.write_all(part)
-            .map_err(|e| Error::io("write", target, e))?;
-        let n = u64::try_from(n).unwrap_or(u64::MAX);
-        copied = copied.saturating_add(n);
-        ctx.progress.advance(0, n);
-    }
-    ctx.progress.end();
-    if copied != len || *hasher.finalize().as_bytes() != hash.0 {
-        return Err(Error::new(
-            ErrorKind::VerifyFailed,
-            "the content is not what the ledger promises; nothing was handed out",
-        )
-        .with_hint("Verify the mirror.")
-        .with_hint_argv(Next::MirrorVerifyDeep.argv()));
-    }
-    Ok(())
-}
-
-/// The mirror's own error inside an error of `Read`.
-fn unreadable(e: &std::io::Error) -> Error {
-    let (kind, message) = match ContentReader::cause(e) {
-        Some(cause) => (cause.kind(), cause.message().to_owned()),
-        None => (ErrorKind::Io, format!("the mirror can't be read: {e}")),
-    };
-    Error::new(kind, message)
-        .with_hint("Nothing was handed out. Verify the mirror.")
-        .with_hint_argv(Next::MirrorVerifyDeep.argv())
+fn by_sidecar(mirror: &MirrorReader<'_>, name: &OsStr) -> Option<(SourceIdent, Option<String>)> {
+    MEMBERS.iter().find_map(|suffix| {
+        let base = name.as_bytes().strip_suffix(suffix.as_bytes())?;
+        let source = place::source(mirror, OsStr::from_bytes(base)).ok()?;
+        Some((source, Some((*suffix).to_owned())))
+    })
 }
 
 /// `SOURCE[@SEQ]`, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
+pub(super) struct Wanted {
     /// Path or key.
-    source: OsString,
+    pub(super) source: OsString,
     /// Number of the capture; the newest when absent.
-    seq: Option<u64>,
+    pub(super) seq: Option<u64>,
 }
 
 impl Wanted {
@@ -387,10 +226,10 @@ impl Human for MirrorVerifyBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         let b = &r.body;
         for p in &b.problems {
-            let mark = if p.loses_capture {
-                Mark::Error
-            } else {
-                Mark::Warn
+            let mark = match (p.loses_capture, p.damage) {
+                (true, _) => Mark::Error,
+                (false, true) => Mark::Warn,
+                (false, false) => Mark::Info,
             };
             let place = match (&p.file, p.offset) {
                 (Some(file), Some(offset)) => format!(" [{file} at {offset}]"),

@@ -22,6 +22,7 @@ mod content;
 mod index;
 mod ledger;
 mod pack;
+mod prefix;
 mod reader;
 mod recipe;
 mod record;
@@ -32,6 +33,7 @@ mod types;
 mod writer;
 
 pub use content::ContentReader;
+pub use prefix::begins_with;
 pub use reader::MirrorReader;
 pub use types::{
     Added, CaptureLine, CaptureMeta, GroupMember, Head, MirrorProblem, ProblemKind, Shape,
