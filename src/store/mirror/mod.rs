@@ -30,6 +30,7 @@ mod recover;
 mod store;
 mod survey;
 mod types;
+mod verify;
 mod writer;
 
 pub use content::ContentReader;
@@ -40,3 +41,7 @@ pub use types::{
     SourceIdent, StatGate, VerifySummary,
 };
 pub use writer::{MirrorWriter, PREPARE_LIMIT, Prepared};
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types)] // they damage files on purpose
+mod tests;
