@@ -72,10 +72,18 @@ fn where_sessions_are_indexed() {
     std::fs::write(&source, line).unwrap();
     let run = sandbox.run(["index", "--json"]);
     let value = one_document(&run, "index");
-    assert_eq!((run.code, &value["status"]), (0, &"applied".into()), "{value}");
+    assert_eq!(
+        (run.code, &value["status"]),
+        (0, &"applied".into()),
+        "{value}"
+    );
     let run = sandbox.run(["index", "--json"]);
     let value = one_document(&run, "index again");
-    assert_eq!((run.code, &value["status"]), (0, &"no-op".into()), "{value}");
+    assert_eq!(
+        (run.code, &value["status"]),
+        (0, &"no-op".into()),
+        "{value}"
+    );
 
     for mut words in every_command() {
         for word in &mut words {
@@ -95,11 +103,65 @@ fn where_sessions_are_indexed() {
         }
         let run = sandbox.run(&words);
         assert_eq!(run.code, 0, "{words:?}: {}", run.stderr);
-        super::hostile::nothing_raw(&run);
-        if !words.contains(&"json".into()) && !words.contains(&"--help".into()) {
+        let is_json = words.contains(&"json".into()) && !words.contains(&"-o".into());
+        if !is_json {
+            super::hostile::nothing_raw(&run);
+        }
+        if !is_json && !words.contains(&"--help".into()) {
             let text = String::from_utf8_lossy(&run.stdout);
             assert!(text.lines().count() <= 40, "{words:?}: {text}");
         }
+    }
+}
+
+/// The signal comes when the mirror was begun, so the handlers are in place and sources remain.
+#[test]
+fn a_signal_leaves_a_partial_document_and_the_next_run_goes_on() {
+    for (signal, code) in [
+        (rustix::process::Signal::INT, 130),
+        (rustix::process::Signal::TERM, 143),
+    ] {
+        let sandbox = Sandbox::new();
+        let project = sandbox.home().join(".claude/projects/-p");
+        std::fs::create_dir_all(&project).unwrap();
+        for n in 0..200 {
+            let line = format!(
+                "{{\"type\":\"user\",\"sessionId\":\"s{n}\",\"uuid\":\"u{n}\",\
+                 \"message\":{{\"role\":\"user\",\"content\":\"hello\"}}}}\n"
+            );
+            std::fs::write(project.join(format!("s{n}.jsonl")), line).unwrap();
+        }
+        let mut command = sandbox.command(["index", "--json"]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while !sandbox.data().join("raw-mirror/FORMAT").exists() {
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "it ended before it began"
+            );
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::yield_now();
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        let run = finish(child.wait_with_output().unwrap());
+        let value = one_document(&run, "index, interrupted");
+        assert_eq!(run.code, code, "{value}");
+        assert_eq!(value["status"], "partial");
+        assert_eq!(value["operation_outcome"]["kind"], "interrupted");
+        assert_eq!(value["recommended_action"], "retry");
+
+        let run = sandbox.run(["index", "--json"]);
+        let value = one_document(&run, "index, again");
+        assert_eq!(run.code, 0, "{value}");
+        let value = sandbox
+            .run(["sessions", "list", "--limit", "1", "--json"])
+            .document();
+        assert_eq!(value["total"], 200);
     }
 }
 
@@ -158,7 +220,10 @@ fn where_another_process_writes() {
     assert_eq!(value["status"], "blocked");
     assert_eq!(value["err"]["kind"], "lock-busy");
     assert_eq!(value["err"]["retryable"], true);
-    assert_eq!(value["err"]["context"]["owner_pid"], std::process::id().to_string());
+    assert_eq!(
+        value["err"]["context"]["owner_pid"],
+        std::process::id().to_string()
+    );
     assert!(value["operation_outcome"]["retry_after_ms"].is_u64());
     drop(lock);
     // A process that another test is just starting may hold our descriptor until it has begun.
