@@ -12,9 +12,16 @@ use crate::model::provider::Provider;
 /// Keeps the sessions of coding agents safe: captures the raw bytes, indexes them into an archive,
 /// and says what is safe and what is not.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "cass", version, max_term_width = 80, disable_help_subcommand = false)]
+#[command(
+    name = "cass",
+    version,
+    max_term_width = 80,
+    disable_help_subcommand = false
+)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
-#[command(after_help = "Every command takes --json and then prints one JSON document. Start with: cass index")]
+#[command(
+    after_help = "Every command takes --json and then prints one JSON document. Start with: cass index"
+)]
 pub struct Cli {
     /// For every command.
     #[command(flatten)]
@@ -26,6 +33,7 @@ pub struct Cli {
 
 /// For every command.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "For every command")]
 pub struct Global {
     /// Data directory [default: $CASS_DATA_DIR, else `cass` in the platform's data folder]
     #[arg(long, value_name = "DIR", global = true)]

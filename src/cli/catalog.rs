@@ -31,18 +31,62 @@ pub struct Entry {
 
 /// Every command that does something.
 pub const COMMANDS: [Entry; 11] = [
-    Entry { words: &["index"], mutates: true, schema: "index" },
+    Entry {
+        words: &["index"],
+        mutates: true,
+        schema: "index",
+    },
     // `--record` adds one attestation; nothing else does.
-    Entry { words: &["doctor"], mutates: false, schema: "doctor-check" },
-    Entry { words: &["doctor", "check"], mutates: false, schema: "doctor-check" },
-    Entry { words: &["sessions", "list"], mutates: false, schema: "sessions-list" },
-    Entry { words: &["sessions", "show"], mutates: false, schema: "sessions-show" },
-    Entry { words: &["export"], mutates: true, schema: "export" },
-    Entry { words: &["mirror", "verify"], mutates: false, schema: "mirror-verify" },
-    Entry { words: &["mirror", "list"], mutates: false, schema: "mirror-list" },
-    Entry { words: &["mirror", "get"], mutates: true, schema: "mirror-get" },
-    Entry { words: &["health"], mutates: false, schema: "health" },
-    Entry { words: &["introspect"], mutates: false, schema: "introspect" },
+    Entry {
+        words: &["doctor"],
+        mutates: false,
+        schema: "doctor-check",
+    },
+    Entry {
+        words: &["doctor", "check"],
+        mutates: false,
+        schema: "doctor-check",
+    },
+    Entry {
+        words: &["sessions", "list"],
+        mutates: false,
+        schema: "sessions-list",
+    },
+    Entry {
+        words: &["sessions", "show"],
+        mutates: false,
+        schema: "sessions-show",
+    },
+    Entry {
+        words: &["export"],
+        mutates: true,
+        schema: "export",
+    },
+    Entry {
+        words: &["mirror", "verify"],
+        mutates: false,
+        schema: "mirror-verify",
+    },
+    Entry {
+        words: &["mirror", "list"],
+        mutates: false,
+        schema: "mirror-list",
+    },
+    Entry {
+        words: &["mirror", "get"],
+        mutates: true,
+        schema: "mirror-get",
+    },
+    Entry {
+        words: &["health"],
+        mutates: false,
+        schema: "health",
+    },
+    Entry {
+        words: &["introspect"],
+        mutates: false,
+        schema: "introspect",
+    },
 ];
 
 /// The entry of a command.

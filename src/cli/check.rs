@@ -43,9 +43,8 @@ pub(super) struct Checked {
 
 pub(super) fn run(ctx: &Context, args: &CheckArgs) -> Result<Report<CheckBody>> {
     let budget_ms = args.budget_ms.or((!args.deep).then_some(DEFAULT_BUDGET_MS));
-    let chosen = |id: &CheckId| {
-        (args.only.is_empty() || args.only.contains(id)) && !args.skip.contains(id)
-    };
+    let chosen =
+        |id: &CheckId| (args.only.is_empty() || args.only.contains(id)) && !args.skip.contains(id);
     let request = CheckRequest {
         checks: CheckId::ALL.iter().copied().filter(chosen).collect(),
         deep: args.deep,
@@ -74,13 +73,21 @@ pub(super) fn run(ctx: &Context, args: &CheckArgs) -> Result<Report<CheckBody>> 
         now_ms: ctx.env.now_ms(),
         asked: request.checks,
     };
-    Ok(check_report(checked.results, checked.facts, &run, &ctx.site))
+    Ok(check_report(
+        checked.results,
+        checked.facts,
+        &run,
+        &ctx.site,
+    ))
 }
 
 /// CALL SITE: doctor check. Uses `ctx.env`, `ctx.interrupt` (ends early and gives what it has),
 /// `&ctx.progress`, `ctx.begun` (the budget counts from there).
 fn core(_ctx: &Context, _request: &CheckRequest) -> Result<Checked> {
-    Err(Error::new(ErrorKind::Unsupported, "doctor check is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "doctor check is not part of this build",
+    ))
 }
 
 impl Human for CheckBody {
@@ -92,20 +99,32 @@ impl Human for CheckBody {
                 Severity::Warn => Mark::Warn,
                 Severity::Info => Mark::Info,
             };
-            let times = if f.count > 1 { format!(" ({} times)", f.count) } else { String::new() };
-            let about =
-                if f.subject.is_empty() { String::new() } else { format!(" [{}]", f.subject) };
+            let times = if f.count > 1 {
+                format!(" ({} times)", f.count)
+            } else {
+                String::new()
+            };
+            let about = if f.subject.is_empty() {
+                String::new()
+            } else {
+                format!(" [{}]", f.subject)
+            };
             page.anomaly(mark, &format!("{} {}{times}{about}", f.code, f.message));
         }
         let shown = u64::try_from(b.findings.len()).unwrap_or(u64::MAX);
         if b.findings_truncated {
             page.anomaly(
                 Mark::Info,
-                &format!("{} more findings; --detail full lists them", b.findings_total - shown),
+                &format!(
+                    "{} more findings; --detail full lists them",
+                    b.findings_total - shown
+                ),
             );
         }
         for c in b.checks.iter().filter(|c| c.status == CheckStatus::Unknown) {
-            let why = c.reason.map_or_else(String::new, |r| format!(": {}", reason(r)));
+            let why = c
+                .reason
+                .map_or_else(String::new, |r| format!(": {}", reason(r)));
             page.anomaly(Mark::Warn, &format!("{} could not tell{why}", c.id));
         }
         let a = &b.archive;
@@ -113,7 +132,8 @@ impl Human for CheckBody {
             (Some(generation), Some(conversations)) => page.fact(&format!(
                 "archive   {}, {} ({generation}, commit {})",
                 count(conversations, "session", "sessions"),
-                a.messages.map_or_else(String::new, |n| count(n, "message", "messages")),
+                a.messages
+                    .map_or_else(String::new, |n| count(n, "message", "messages")),
                 a.commit.unwrap_or(0),
             )),
             (Some(generation), None) => page.fact(&format!("archive   {generation}, not read")),
@@ -123,8 +143,12 @@ impl Human for CheckBody {
         page.fact(&format!(
             "mirror    {}{}{}",
             word(&m.status),
-            m.captures.map_or_else(String::new, |n| format!(", {}", count(n, "capture", "captures"))),
-            m.stored_bytes.map_or_else(String::new, |n| format!(", {}", size(n))),
+            m.captures.map_or_else(String::new, |n| format!(
+                ", {}",
+                count(n, "capture", "captures")
+            )),
+            m.stored_bytes
+                .map_or_else(String::new, |n| format!(", {}", size(n))),
         ));
         page.fact(&format!(
             "coverage  {}, {} pruned upstream",
@@ -142,7 +166,11 @@ impl Human for CheckBody {
             ));
         }
         if let Some(free) = b.storage_pressure.available_bytes {
-            page.fact(&format!("storage   {}, {} free", word(&b.storage_pressure.status), size(free)));
+            page.fact(&format!(
+                "storage   {}, {} free",
+                word(&b.storage_pressure.status),
+                size(free)
+            ));
         }
         if let Some(o) = &b.operation_state.owner {
             page.fact(&format!("writer    cass {} (pid {})", o.command, o.pid));
@@ -165,7 +193,9 @@ impl Human for CheckBody {
         };
         let findings = count(r.body.findings_total, "finding", "findings");
         let verdict = match r.status {
-            Status::NotInitialized => return "Nothing was ever indexed here. Begin with:".to_owned(),
+            Status::NotInitialized => {
+                return "Nothing was ever indexed here. Begin with:".to_owned();
+            }
             Status::Ok => "All checks that ran are fine.".to_owned(),
             Status::Warn => format!("Safe; {findings} to look at."),
             Status::Error => format!("Not safe: {findings}."),

@@ -35,7 +35,12 @@ impl Context {
                 None => DataDirArg::Unprintable,
             },
         };
-        let home = env.home().to_str().unwrap_or_default().trim_end_matches('/').to_owned();
+        let home = env
+            .home()
+            .to_str()
+            .unwrap_or_default()
+            .trim_end_matches('/')
+            .to_owned();
         Context {
             site: Site { data_dir, home },
             env,

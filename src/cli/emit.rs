@@ -113,7 +113,10 @@ impl Output {
         if !self.quiet {
             let mut page = Page::default();
             T::page(&report, &mut page);
-            let next = report.recommended_commands.first().map(|c| c.argv.as_slice());
+            let next = report
+                .recommended_commands
+                .first()
+                .map(|c| c.argv.as_slice());
             let text = page.render(&T::verdict(&report), next, self.colour);
             written = self.write(text.as_bytes(), code);
         }
@@ -172,7 +175,10 @@ impl Output {
 
     /// Stdout for a document that is written as it is made.
     pub(super) fn stream(&self) -> Stdout<'_> {
-        Stdout { inner: io::stdout(), begun: &self.begun }
+        Stdout {
+            inner: io::stdout(),
+            begun: &self.begun,
+        }
     }
 }
 
@@ -211,11 +217,16 @@ fn pause() {
 /// Commands that this program would not read are not printed. A test finds them before a user.
 fn check_argv<T>(report: &mut Report<T>) {
     if let Some(err) = &mut report.err
-        && err.hint_argv.as_ref().is_some_and(|argv| !parse::reads(argv))
+        && err
+            .hint_argv
+            .as_ref()
+            .is_some_and(|argv| !parse::reads(argv))
     {
         err.hint_argv = None;
     }
-    report.recommended_commands.retain(|c| parse::reads(&c.argv));
+    report
+        .recommended_commands
+        .retain(|c| parse::reads(&c.argv));
 }
 
 fn complain(err: &ErrBody) {
@@ -238,6 +249,9 @@ impl Human for NoBody {
     fn page(_report: &Report<Self>, _page: &mut Page) {}
 
     fn verdict(report: &Report<Self>) -> String {
-        report.err.as_ref().map_or_else(String::new, |e| e.message.clone())
+        report
+            .err
+            .as_ref()
+            .map_or_else(String::new, |e| e.message.clone())
     }
 }

@@ -27,8 +27,9 @@ fn raw(ctx: &Context, args: &ExportArgs) -> Result<Report<ExportBody>> {
     let root = place::with_archive(&ctx.env)?;
     let mut body = raw_core(ctx, &root, args)?;
     body.files.sort_by(|a, b| a.path.cmp(&b.path));
-    body.files_total =
-        body.files_total.max(u64::try_from(body.files.len()).unwrap_or(u64::MAX));
+    body.files_total = body
+        .files_total
+        .max(u64::try_from(body.files.len()).unwrap_or(u64::MAX));
     body.files.truncate(MAX_FILES);
     Ok(Report::ok(body))
 }
@@ -37,7 +38,10 @@ fn raw(ctx: &Context, args: &ExportArgs) -> Result<Report<ExportBody>> {
 /// below `args.output` (a folder named by the session's id when absent), each file under its own
 /// name, through `disk::HandOut`. `ctx.interrupt.check()?` between files.
 fn raw_core(_ctx: &Context, _root: &Root, _args: &ExportArgs) -> Result<ExportBody> {
-    Err(Error::new(ErrorKind::Unsupported, "export --format raw is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "export --format raw is not part of this build",
+    ))
 }
 
 /// CALL SITE: export --format json. Calls `sink.session` once, then `sink.message` for each
@@ -48,7 +52,10 @@ fn json_core<W: std::io::Write>(
     _args: &ExportArgs,
     _sink: &mut JsonExport<W>,
 ) -> Result<()> {
-    Err(Error::new(ErrorKind::Unsupported, "export --format json is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "export --format json is not part of this build",
+    ))
 }
 
 fn json_file(ctx: &Context, args: &ExportArgs, file: &Path) -> Result<Report<ExportBody>> {
@@ -58,15 +65,22 @@ fn json_file(ctx: &Context, args: &ExportArgs, file: &Path) -> Result<Report<Exp
     // A document of a file is whole or not there: an error drops the unpublished file.
     json_core(ctx, &root, args, &mut sink)?;
     let id = sink.id().to_owned();
-    let (hand_out, bytes, digest) =
-        sink.end(None, &ctx.site).map_err(|e| Error::io("write", &target, e))?;
+    let (hand_out, bytes, digest) = sink
+        .end(None, &ctx.site)
+        .map_err(|e| Error::io("write", &target, e))?;
     hand_out.publish()?;
     let path = PathText::new(&target);
     Ok(Report::ok(ExportBody {
         id,
         format: ExportFormat::Json,
         output: path.clone(),
-        files: vec![ExportedFile { path, bytes, blake3: digest, source: None, seq: None }],
+        files: vec![ExportedFile {
+            path,
+            bytes,
+            blake3: digest,
+            source: None,
+            seq: None,
+        }],
         files_total: 1,
         bytes_total: bytes,
     }))

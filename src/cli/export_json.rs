@@ -78,7 +78,9 @@ impl<W: Write> JsonExport<W> {
     /// # Errors
     /// What the writer gives.
     pub fn end(mut self, error: Option<&Error>, site: &Site) -> io::Result<(W, u64, String)> {
-        let tail = ExportJsonTail { messages_total: self.messages };
+        let tail = ExportJsonTail {
+            messages_total: self.messages,
+        };
         let mut report = Report::ok(tail);
         if let Some(error) = error {
             report = report.failing(error, false, site);
@@ -97,17 +99,25 @@ impl<W: Write> JsonExport<W> {
 
     fn put(&mut self, part: &[u8]) -> Result<()> {
         self.hasher.update(part);
-        self.bytes = self.bytes.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
+        self.bytes = self
+            .bytes
+            .saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
         self.out.write_all(part).map_err(|e| {
             let text = e.to_string();
             self.failed = Some(e);
-            Error::new(ErrorKind::Io, format!("the export can't be written: {text}"))
+            Error::new(
+                ErrorKind::Io,
+                format!("the export can't be written: {text}"),
+            )
         })
     }
 }
 
 fn unwritable(e: &serde_json::Error) -> Error {
-    Error::new(ErrorKind::Internal, format!("a message can't be written as JSON: {e}"))
+    Error::new(
+        ErrorKind::Internal,
+        format!("a message can't be written as JSON: {e}"),
+    )
 }
 
 #[cfg(test)]
@@ -150,26 +160,38 @@ mod tests {
             native_id: None,
             native_parent: None,
             supersedes: None,
-            locator: Locator { source: "k".into(), offset: 0, len: 1, line: 1 },
+            locator: Locator {
+                source: "k".into(),
+                offset: 0,
+                len: 1,
+                line: 1,
+            },
         }
     }
 
     #[test]
     fn every_export_is_one_document_of_its_schema() {
-        let schema = crate::report::registry::schemas().remove("export-json").unwrap();
+        let schema = crate::report::registry::schemas()
+            .remove("export-json")
+            .unwrap();
         let schema = jsonschema::validator_for(&schema).unwrap();
         let broken = Error::new(ErrorKind::VerifyFailed, "object damaged");
         for (count, error) in [(0, None), (1, None), (3, Some(&broken))] {
             let mut sink = JsonExport::new(Vec::new());
             sink.session(&session()).unwrap();
             for _ in 0..count {
-                sink.message(&message("a \u{1b}[31m \u{202e} \" \n")).unwrap();
+                sink.message(&message("a \u{1b}[31m \u{202e} \" \n"))
+                    .unwrap();
             }
             let (bytes, length, digest) = sink.end(error, &Site::plain()).unwrap();
             assert_eq!(length, bytes.len() as u64);
             assert_eq!(digest, blake3::hash(&bytes).to_hex().to_string());
             let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-            assert!(schema.is_valid(&value), "{:?}", schema.validate(&value).err());
+            assert!(
+                schema.is_valid(&value),
+                "{:?}",
+                schema.validate(&value).err()
+            );
             assert_eq!(value["messages"].as_array().unwrap().len(), count);
             assert_eq!(value["messages_total"], count);
             assert_eq!(value.get("err").is_some(), error.is_some());

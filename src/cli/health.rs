@@ -62,7 +62,11 @@ fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
             0 => 0,
             since => u64::try_from(ctx.env.now_ms().saturating_sub(since)).unwrap_or(0),
         };
-        body.owner = Some(OwnerBlock { pid: owner.pid, command: owner.command, held_for_ms: held });
+        body.owner = Some(OwnerBlock {
+            pid: owner.pid,
+            command: owner.command,
+            held_for_ms: held,
+        });
     }
     Ok(())
 }
@@ -80,18 +84,18 @@ fn core(_ctx: &Context, root: &Root, generation: &str) -> (ArchiveHealth, Commit
 
 /// The generation that `CURRENT` names, if it names one in the form that this program writes.
 fn current(root: &Root) -> Result<Option<String>> {
-    let bytes = root.read(layout::CURRENT, 256).or_else(|e| match e.kind() {
-        // A CURRENT that is no small file names nothing; the check says what it is.
-        crate::error::ErrorKind::UnsafeTarget | crate::error::ErrorKind::Io => Ok(None),
-        _ => Err::<Option<Vec<u8>>, Error>(e),
-    })?;
+    let bytes = root
+        .read(layout::CURRENT, 256)
+        .or_else(|e| match e.kind() {
+            // A CURRENT that is no small file names nothing; the check says what it is.
+            crate::error::ErrorKind::UnsafeTarget | crate::error::ErrorKind::Io => Ok(None),
+            _ => Err::<Option<Vec<u8>>, Error>(e),
+        })?;
     Ok(bytes
         .and_then(|b| String::from_utf8(b).ok())
         .map(|t| t.trim_end().to_owned())
         .filter(|id| {
-            id.len() == 9
-                && id.starts_with('g')
-                && id[1..].bytes().all(|b| b.is_ascii_digit())
+            id.len() == 9 && id.starts_with('g') && id[1..].bytes().all(|b| b.is_ascii_digit())
         }))
 }
 
@@ -125,7 +129,10 @@ impl Human for HealthBody {
         if b.data_dir == DataDirState::Unreadable {
             page.anomaly(Mark::Error, "the data directory can't be read");
         }
-        page.fact(&format!("archive   {}", b.generation.as_deref().unwrap_or("none")));
+        page.fact(&format!(
+            "archive   {}",
+            b.generation.as_deref().unwrap_or("none")
+        ));
         if let Some(o) = &b.owner {
             page.fact(&format!("writer    cass {} (pid {})", o.command, o.pid));
         }

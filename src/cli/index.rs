@@ -20,22 +20,35 @@ pub(super) fn run(ctx: &Context, args: &IndexArgs) -> Result<Report<IndexBody>> 
 /// unusable archive, failed sources); `Err` alone when nothing was done (lock, no room).
 /// Uses `ctx.env`, `ctx.interrupt`, `&ctx.progress`.
 fn core(_ctx: &Context, _args: &IndexArgs) -> Result<(IndexBody, Option<Error>)> {
-    Err(Error::new(ErrorKind::Unsupported, "index is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "index is not part of this build",
+    ))
 }
 
 impl Human for IndexBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         let b = &r.body;
         for f in &b.failures {
-            let kept = if f.captured { " (captured, not archived)" } else { "" };
+            let kept = if f.captured {
+                " (captured, not archived)"
+            } else {
+                ""
+            };
             page.anomaly(Mark::Error, &format!("{} {}{kept}", f.path.path, f.message));
         }
         if b.failures_truncated {
-            page.anomaly(Mark::Error, &count(b.failures_total, "source failed", "sources failed"));
+            page.anomaly(
+                Mark::Error,
+                &count(b.failures_total, "source failed", "sources failed"),
+            );
         }
         if b.captured.moving > 0 {
             let n = count(b.captured.moving, "source was", "sources were");
-            page.anomaly(Mark::Info, &format!("{n} still being written while captured"));
+            page.anomaly(
+                Mark::Info,
+                &format!("{n} still being written while captured"),
+            );
         }
         let s = &b.sources;
         page.fact(&format!(

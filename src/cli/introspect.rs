@@ -19,13 +19,17 @@ use crate::report::registry;
 
 pub(super) fn run(args: &IntrospectArgs) -> Result<Report<IntrospectBody>> {
     let lists = args.schema.is_empty();
-    let mut schemas = if args.commands { BTreeMap::new() } else { registry::schemas() };
-    if !lists {
-        schemas.retain(|name, _| args.schema.contains(name));
-    }
+    let schemas: BTreeMap<_, _> = registry::schemas()
+        .into_iter()
+        .filter(|(name, _)| !args.commands && (lists || args.schema.contains(name)))
+        .map(|(name, schema)| (name, registry::compact(schema)))
+        .collect();
     let exits = ExitCodeKind::ALL
         .iter()
-        .map(|k| ExitEntry { code: k.code(), exit_code_kind: *k })
+        .map(|k| ExitEntry {
+            code: k.code(),
+            exit_code_kind: *k,
+        })
         .filter(|_| lists);
     let kinds = ErrorKind::ALL
         .iter()
@@ -35,7 +39,10 @@ pub(super) fn run(args: &IntrospectArgs) -> Result<Report<IntrospectBody>> {
             retryable: k.retryable(),
         })
         .filter(|_| lists);
-    let checks = CheckId::ALL.iter().map(|id| CheckIdEntry { id: *id }).filter(|_| lists);
+    let checks = CheckId::ALL
+        .iter()
+        .map(|id| CheckIdEntry { id: *id })
+        .filter(|_| lists);
     Ok(Report::ok(IntrospectBody {
         commands: lists.then(command_tree),
         response_schemas: schemas,
@@ -99,7 +106,10 @@ fn arg(a: &clap::Arg) -> ArgNode {
         .collect();
     aliases.sort();
     let values = if takes {
-        a.get_possible_values().iter().map(|v| v.get_name().to_owned()).collect()
+        a.get_possible_values()
+            .iter()
+            .map(|v| v.get_name().to_owned())
+            .collect()
     } else {
         Vec::new()
     };
@@ -115,7 +125,10 @@ fn arg(a: &clap::Arg) -> ArgNode {
             .filter(|_| takes)
             .map(|v| v.to_string_lossy().into_owned()),
         required: a.is_required_set(),
-        repeats: matches!(a.get_action(), clap::ArgAction::Append | clap::ArgAction::Count),
+        repeats: matches!(
+            a.get_action(),
+            clap::ArgAction::Append | clap::ArgAction::Count
+        ),
     }
 }
 
@@ -135,7 +148,10 @@ pub(super) fn version(out: &Output) -> u8 {
     if !out.is_json() {
         return out.text(&format!("cass {version}\n"));
     }
-    let body = VersionBody { version, providers: Provider::ALL.to_vec() };
+    let body = VersionBody {
+        version,
+        providers: Provider::ALL.to_vec(),
+    };
     out.finish(Ok(Report::ok(body)), false, &Site::plain())
 }
 
@@ -176,6 +192,9 @@ impl Human for IntrospectBody {
 
     fn verdict(r: &Report<Self>) -> String {
         let n = u64::try_from(r.body.response_schemas.len()).unwrap_or(u64::MAX);
-        format!("{}; --json prints everything.", count(n, "document", "documents"))
+        format!(
+            "{}; --json prints everything.",
+            count(n, "document", "documents")
+        )
     }
 }

@@ -19,14 +19,21 @@ pub(super) fn verify(ctx: &Context, args: &MirrorVerifyArgs) -> Result<Report<Mi
     let root = place::with_mirror(&ctx.env)?;
     let body = verify_core(ctx, &root, args)?;
     ctx.progress.end();
-    Ok(mirror_verify_report(body, ctx.interrupt.pending(), &ctx.site))
+    Ok(mirror_verify_report(
+        body,
+        ctx.interrupt.pending(),
+        &ctx.site,
+    ))
 }
 
 /// CALL SITE: mirror verify. Fills everything; problems may be more than the document lists (the
 /// caller cuts), but need not be all, if `problems_total` counts them. `complete` is false when
 /// `ctx.interrupt` ended it early. A damaged object is a problem, never an `Err`.
 fn verify_core(_ctx: &Context, _root: &Root, _args: &MirrorVerifyArgs) -> Result<MirrorVerifyBody> {
-    Err(Error::new(ErrorKind::Unsupported, "mirror verify is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "mirror verify is not part of this build",
+    ))
 }
 
 pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<MirrorListBody>> {
@@ -34,9 +41,16 @@ pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<Mirror
     let mut body = list_core(ctx, &root, args)?;
     body.truncated = u64::try_from(body.captures.len()).unwrap_or(u64::MAX) < body.total;
     if body.truncated {
-        let argv = ["cass", "mirror", "list", &body.source.key, "--limit", &body.total.to_string()]
-            .map(str::to_owned)
-            .to_vec();
+        let argv = [
+            "cass",
+            "mirror",
+            "list",
+            &body.source.key,
+            "--limit",
+            &body.total.to_string(),
+        ]
+        .map(str::to_owned)
+        .to_vec();
         body.detail_argv = ctx.site.argv(argv);
     }
     Ok(Report::ok(body))
@@ -46,7 +60,10 @@ pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<Mirror
 /// when several sources have the path. Fills `captures` (newest first, at most `args.limit`) and
 /// `total`.
 fn list_core(_ctx: &Context, _root: &Root, _args: &MirrorListArgs) -> Result<MirrorListBody> {
-    Err(Error::new(ErrorKind::Unsupported, "mirror list is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "mirror list is not part of this build",
+    ))
 }
 
 pub(super) fn get(ctx: &Context, args: &MirrorGetArgs) -> Result<Report<MirrorGetBody>> {
@@ -63,7 +80,10 @@ fn get_core(
     _wanted: &Wanted,
     _args: &MirrorGetArgs,
 ) -> Result<MirrorGetBody> {
-    Err(Error::new(ErrorKind::Unsupported, "mirror get is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "mirror get is not part of this build",
+    ))
 }
 
 /// `SOURCE[@SEQ]`, read.
@@ -83,18 +103,28 @@ impl Wanted {
         let at = bytes.iter().rposition(|b| *b == b'@');
         let number = at.map(|at| &bytes[at + 1..]);
         let (Some(at), Some(number), None) = (at, number, seq) else {
-            return Ok(Wanted { source: text.to_owned(), seq });
+            return Ok(Wanted {
+                source: text.to_owned(),
+                seq,
+            });
         };
         if number.is_empty() || !number.iter().all(u8::is_ascii_digit) || at == 0 {
-            return Ok(Wanted { source: text.to_owned(), seq: None });
+            return Ok(Wanted {
+                source: text.to_owned(),
+                seq: None,
+            });
         }
-        let seq = std::str::from_utf8(number).ok().and_then(|n| n.parse::<u64>().ok());
+        let seq = std::str::from_utf8(number)
+            .ok()
+            .and_then(|n| n.parse::<u64>().ok());
         match seq {
-            Some(seq) if seq > 0 => {
-                Ok(Wanted { source: OsString::from_vec(bytes[..at].to_vec()), seq: Some(seq) })
-            }
+            Some(seq) if seq > 0 => Ok(Wanted {
+                source: OsString::from_vec(bytes[..at].to_vec()),
+                seq: Some(seq),
+            }),
             _ => Err(Error::new(ErrorKind::Usage, "captures are numbered from 1")
-                .with_hint("Where @ belongs to the path, name the capture with --seq.")),
+                .with_hint("Where @ belongs to the path, name the capture with --seq.")
+                .with_hint_argv(["cass", "mirror", "get", "--help"])),
         }
     }
 }
@@ -103,7 +133,11 @@ impl Human for MirrorVerifyBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         let b = &r.body;
         for p in &b.problems {
-            let mark = if p.loses_capture { Mark::Error } else { Mark::Warn };
+            let mark = if p.loses_capture {
+                Mark::Error
+            } else {
+                Mark::Warn
+            };
             let place = match (&p.file, p.offset) {
                 (Some(file), Some(offset)) => format!(" [{file} at {offset}]"),
                 (Some(file), None) => format!(" [{file}]"),
@@ -115,12 +149,20 @@ impl Human for MirrorVerifyBody {
             page.anomaly(Mark::Error, &count(b.problems_total, "problem", "problems"));
         }
         let m = &b.raw_mirror;
-        for (name, n) in [("sources", m.sources), ("captures", m.captures), ("packs", m.packs)] {
+        for (name, n) in [
+            ("sources", m.sources),
+            ("captures", m.captures),
+            ("packs", m.packs),
+        ] {
             if let Some(n) = n {
                 page.fact(&format!("{name:<9} {n}"));
             }
         }
-        page.fact(&format!("objects   {}, {} read", b.objects, size(b.verified_bytes)));
+        page.fact(&format!(
+            "objects   {}, {} read",
+            b.objects,
+            size(b.verified_bytes)
+        ));
     }
 
     fn verdict(r: &Report<Self>) -> String {
@@ -180,7 +222,10 @@ mod tests {
                 .map(|w| (w.source.to_string_lossy().into_owned(), w.seq))
                 .map_err(|e| e.kind())
         };
-        assert_eq!(read("/a/b.jsonl@3", None), Ok(("/a/b.jsonl".into(), Some(3))));
+        assert_eq!(
+            read("/a/b.jsonl@3", None),
+            Ok(("/a/b.jsonl".into(), Some(3)))
+        );
         assert_eq!(read("/a@b/c", None), Ok(("/a@b/c".into(), None)));
         assert_eq!(read("/a@3", Some(7)), Ok(("/a@3".into(), Some(7))));
         assert_eq!(read("/a@2@3", None), Ok(("/a@2".into(), Some(3))));

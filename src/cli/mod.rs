@@ -90,9 +90,7 @@ fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
         Command::Mirror(MirrorCommand::List(a)) => {
             out.finish(mirror::list(ctx, a), false, &ctx.site)
         }
-        Command::Mirror(MirrorCommand::Get(a)) => {
-            out.finish(mirror::get(ctx, a), true, &ctx.site)
-        }
+        Command::Mirror(MirrorCommand::Get(a)) => out.finish(mirror::get(ctx, a), true, &ctx.site),
         Command::Health => out.finish(health::run(ctx), false, &ctx.site),
         Command::Introspect(a) => out.finish(introspect::run(a), false, &ctx.site),
     }

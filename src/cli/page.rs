@@ -59,14 +59,20 @@ impl Page {
         let lines = wrap(&visible(text), MAX_COLUMNS - INDENT)
             .into_iter()
             .enumerate()
-            .map(|(n, text)| Line { mark: (n == 0).then_some(mark), text: pad(text, n) })
+            .map(|(n, text)| Line {
+                mark: (n == 0).then_some(mark),
+                text: pad(text, n),
+            })
             .collect();
         self.anomalies.push(lines);
     }
 
     /// A fact: one line, shown behind what is wrong.
     pub fn fact(&mut self, text: &str) {
-        self.facts.push(Line { mark: None, text: fit(&visible(text), MAX_COLUMNS) });
+        self.facts.push(Line {
+            mark: None,
+            text: fit(&visible(text), MAX_COLUMNS),
+        });
     }
 
     /// The finished page. `next` is the command to paste.
@@ -83,7 +89,12 @@ impl Page {
         let for_wrong = room - facts.len();
         lines.extend(cut_groups(self.anomalies, for_wrong));
         lines.extend(facts);
-        lines.extend(verdict.into_iter().take(4).map(|text| Line { mark: None, text }));
+        lines.extend(
+            verdict
+                .into_iter()
+                .take(4)
+                .map(|text| Line { mark: None, text }),
+        );
         let mut out = String::new();
         for line in lines {
             if let Some(mark) = line.mark {
@@ -109,11 +120,18 @@ impl Page {
 }
 
 fn pad(text: String, n: usize) -> String {
-    if n == 0 { text } else { format!("{:INDENT$}{text}", "") }
+    if n == 0 {
+        text
+    } else {
+        format!("{:INDENT$}{text}", "")
+    }
 }
 
 fn left_out(n: usize) -> Line {
-    Line { mark: None, text: format!("({n} more; --json shows more)") }
+    Line {
+        mark: None,
+        text: format!("({n} more; --json shows more)"),
+    }
 }
 
 fn cut(mut lines: Vec<Line>, room: usize) -> Vec<Line> {

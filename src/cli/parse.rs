@@ -25,7 +25,9 @@ pub enum Parsed {
 #[must_use]
 pub fn command() -> clap::Command {
     // The width is fixed so that the same words give the same text everywhere.
-    Cli::command().color(clap::ColorChoice::Never).term_width(80)
+    Cli::command()
+        .color(clap::ColorChoice::Never)
+        .term_width(80)
 }
 
 /// Whether the caller asked for JSON, as far as it can be told from words that may be bad.
@@ -34,7 +36,9 @@ pub fn wants_json(args: &[OsString]) -> bool {
     args.iter().skip(1).take_while(|a| *a != "--").any(|a| {
         let bytes = a.as_encoded_bytes();
         [&b"--json"[..], b"--robot"].iter().any(|flag| {
-            bytes.strip_prefix(*flag).is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
+            bytes
+                .strip_prefix(*flag)
+                .is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
         })
     })
 }
@@ -62,14 +66,24 @@ pub fn reads(argv: &[String]) -> bool {
 
 fn usage(args: &[OsString], e: &clap::Error) -> Error {
     let mut error = Error::new(ErrorKind::Usage, sentence(e));
-    let wrong = [ContextKind::InvalidSubcommand, ContextKind::InvalidValue, ContextKind::InvalidArg]
-        .into_iter()
-        .find_map(|k| strings(e, k).into_iter().next());
+    let missing = matches!(
+        e.kind(),
+        ClapKind::MissingSubcommand | ClapKind::MissingRequiredArgument
+    );
+    let wrong = [
+        ContextKind::InvalidSubcommand,
+        ContextKind::InvalidValue,
+        ContextKind::InvalidArg,
+    ]
+    .into_iter()
+    .filter(|_| !missing)
+    .find_map(|k| strings(e, k).into_iter().next());
     if let Some(word) = &wrong {
         error = error.with_context("word", word.clone());
     }
-    if let Some(arg) = strings(e, ContextKind::InvalidArg).first() {
-        error = error.with_context("arg", arg.clone());
+    let args_named = strings(e, ContextKind::InvalidArg);
+    if !args_named.is_empty() {
+        error = error.with_context("arg", args_named.join(", "));
     }
     let allowed = strings(e, ContextKind::ValidValue);
     if !allowed.is_empty() {
@@ -106,7 +120,14 @@ fn sentence(e: &clap::Error) -> String {
     let text = e.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let first = text.split("\n\n").next().unwrap_or(text);
-    first.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")
+    // The allowed values stand in the context.
+    let first = first.split("\n  [possible values:").next().unwrap_or(first);
+    first
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn strings(e: &clap::Error, kind: ContextKind) -> Vec<String> {
@@ -126,8 +147,11 @@ fn replace(args: &[OsString], wrong: &str, suggested: &str) -> Option<Vec<String
         argv.push(arg.to_str()?.to_owned());
     }
     let at = argv.iter().skip(1).position(|a| {
-        a == wrong || a.strip_prefix(wrong).is_some_and(|rest| rest.starts_with('='))
-            || a.strip_suffix(wrong).is_some_and(|head| head.ends_with('='))
+        a == wrong
+            || a.strip_prefix(wrong)
+                .is_some_and(|rest| rest.starts_with('='))
+            || a.strip_suffix(wrong)
+                .is_some_and(|head| head.ends_with('='))
     })?;
     let word = &mut argv[at + 1];
     *word = word.replacen(wrong, suggested, 1);
@@ -146,5 +170,9 @@ fn help_argv(args: &[OsString]) -> Vec<String> {
         at = found;
     }
     argv.push("--help".to_owned());
-    if reads(&argv) { argv } else { vec!["cass".to_owned(), "--help".to_owned()] }
+    if reads(&argv) {
+        argv
+    } else {
+        vec!["cass".to_owned(), "--help".to_owned()]
+    }
 }

@@ -21,7 +21,10 @@ pub fn with_archive(env: &Env) -> Result<Root> {
     if root.exists(FOREIGN_DB)? {
         return Err(Error::new(
             ErrorKind::ForeignArchive,
-            format!("{} holds the archive of another program", env.data_dir().display()),
+            format!(
+                "{} holds the archive of another program",
+                env.data_dir().display()
+            ),
         )
         .with_hint("Name another folder with --data-dir; nothing was written here."));
     }

@@ -42,7 +42,10 @@ impl Shown {
             ProgressHow::Auto if std::io::stderr().is_terminal() => How::OneLine,
             ProgressHow::Auto => How::Nothing,
         };
-        Shown { how, state: Mutex::new(None) }
+        Shown {
+            how,
+            state: Mutex::new(None),
+        }
     }
 
     /// Takes the rewritten line away, before anything else is printed.
@@ -69,7 +72,14 @@ impl Progress for Shown {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.close(state.take());
         let now = Instant::now();
-        *state = Some(Phase { name, total, steps: 0, bytes: 0, begun: now, said: now });
+        *state = Some(Phase {
+            name,
+            total,
+            steps: 0,
+            bytes: 0,
+            begun: now,
+            said: now,
+        });
     }
 
     fn advance(&self, steps: u64, bytes: u64) {
@@ -104,7 +114,9 @@ fn say(text: &str) {
 }
 
 fn line(p: &Phase, now: Instant) -> String {
-    let ms = u64::try_from(now.duration_since(p.begun).as_millis()).unwrap_or(u64::MAX).max(1);
+    let ms = u64::try_from(now.duration_since(p.begun).as_millis())
+        .unwrap_or(u64::MAX)
+        .max(1);
     let mut text = match p.total {
         Some(total) => format!("{}: {} of {}", p.name, p.steps, total),
         None => format!("{}: {}", p.name, p.steps),
@@ -112,7 +124,11 @@ fn line(p: &Phase, now: Instant) -> String {
     text.push_str(&format!(", {}/s", p.steps.saturating_mul(1000) / ms));
     if p.bytes > 0 {
         let rate = p.bytes.saturating_mul(1000) / ms;
-        text.push_str(&format!(", {} MB, {} MB/s", p.bytes / 1_000_000, rate / 1_000_000));
+        text.push_str(&format!(
+            ", {} MB, {} MB/s",
+            p.bytes / 1_000_000,
+            rate / 1_000_000
+        ));
     }
     if let Some(total) = p.total
         && p.steps > 0

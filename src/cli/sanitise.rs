@@ -68,7 +68,10 @@ impl EscapeShort for char {
 /// terminal would act on.
 #[must_use]
 pub fn shell_line(argv: &[String]) -> String {
-    argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+    argv.iter()
+        .map(|word| quote(word))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn quote(word: &str) -> String {
@@ -153,16 +156,31 @@ mod tests {
             .chain(0x200B..=0x200F)
             .chain(0x2028..=0x202E)
             .chain(0x2060..=0x206F)
-            .chain([0xFEFF, 0xAD, 0x61C, 0x180E, 0xFFF9, 0xE0001, 0xE0041, 0xFE0F])
+            .chain([
+                0xFEFF, 0xAD, 0x61C, 0x180E, 0xFFF9, 0xE0001, 0xE0041, 0xFE0F,
+            ])
             .filter_map(char::from_u32)
             .map(String::from)
             .collect();
         seeds.extend(
             [
-                "\x1b[31m", "\x1b[2J\x1b[H", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07",
-                "\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "\x1bP+q544e\x1b\\", "\x1b_G\x1b\\",
-                "\u{9b}31m", "\u{9d}0;t\u{9c}", "\u{90}q\u{9c}", "\r\nok: all is well\n",
-                "\x1bc", "\x1b(0", "\x08\x08\x08", "a\x00b", "\x1b[?1049h", "\x1b[6n",
+                "\x1b[31m",
+                "\x1b[2J\x1b[H",
+                "\x1b]0;title\x07",
+                "\x1b]52;c;aGk=\x07",
+                "\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\",
+                "\x1bP+q544e\x1b\\",
+                "\x1b_G\x1b\\",
+                "\u{9b}31m",
+                "\u{9d}0;t\u{9c}",
+                "\u{90}q\u{9c}",
+                "\r\nok: all is well\n",
+                "\x1bc",
+                "\x1b(0",
+                "\x08\x08\x08",
+                "a\x00b",
+                "\x1b[?1049h",
+                "\x1b[6n",
             ]
             .map(str::to_owned),
         );
@@ -173,7 +191,10 @@ mod tests {
             |s| format!("日本{s}語"),
             |s| format!("{}{s}", "x".repeat(79)),
         ];
-        seeds.iter().flat_map(|s| wraps.iter().map(move |w| w(s))).collect()
+        seeds
+            .iter()
+            .flat_map(|s| wraps.iter().map(move |w| w(s)))
+            .collect()
     }
 
     #[test]
@@ -181,11 +202,19 @@ mod tests {
         let strings = hostile();
         assert!(strings.len() >= 500, "{}", strings.len());
         for s in &strings {
-            for shown in [visible(s), fit(&visible(s), 40), shell_line(&[s.clone(), "b".into()])] {
+            for shown in [
+                visible(s),
+                fit(&visible(s), 40),
+                shell_line(&[s.clone(), "b".into()]),
+            ] {
                 assert!(!shown.chars().any(acts_or_hides), "{s:?} -> {shown:?}");
             }
             let lines = visible_lines(s);
-            assert!(!lines.chars().any(|c| acts_or_hides(c) && c != '\n' && c != '\t'));
+            assert!(
+                !lines
+                    .chars()
+                    .any(|c| acts_or_hides(c) && c != '\n' && c != '\t')
+            );
             assert!(columns(&fit(&visible(s), 40)) <= 40);
         }
     }
@@ -196,10 +225,17 @@ mod tests {
         if !shell.exists() {
             return;
         }
-        let mut words: Vec<String> = hostile().into_iter().filter(|s| !s.contains('\0')).collect();
+        let mut words: Vec<String> = hostile()
+            .into_iter()
+            .filter(|s| !s.contains('\0'))
+            .collect();
         words.extend(
-            ["", "a b", "it's", "$HOME", "`id`", "a;b", "\\", "=x", "~", "!x", "\x01" /* then a digit */, "\x017"]
-                .map(str::to_owned),
+            [
+                "", "a b", "it's", "$HOME", "`id`", "a;b", "\\", "=x", "~", "!x",
+                "\x01", /* then a digit */
+                "\x017",
+            ]
+            .map(str::to_owned),
         );
         for chunk in words.chunks(50) {
             let mut argv = vec!["printf".to_owned(), "%s\\0".to_owned()];

@@ -16,7 +16,10 @@ pub(super) fn list(ctx: &Context, args: &SessionsListArgs) -> Result<Report<Sess
     let mut body = list_core(ctx, &root, args)?;
     body.truncated = u64::try_from(body.sessions.len()).unwrap_or(u64::MAX) < body.total;
     if body.truncated {
-        let mut argv = Next::SessionsList { limit: Some(body.total) }.argv();
+        let mut argv = Next::SessionsList {
+            limit: Some(body.total),
+        }
+        .argv();
         if let Some(p) = args.provider {
             argv.extend(["--provider".to_owned(), p.as_str().to_owned()]);
         }
@@ -28,7 +31,10 @@ pub(super) fn list(ctx: &Context, args: &SessionsListArgs) -> Result<Report<Sess
 /// CALL SITE: sessions list. Fills `sessions` (at most `args.limit`, newest end first, then id)
 /// and `total`.
 fn list_core(_ctx: &Context, _root: &Root, _args: &SessionsListArgs) -> Result<SessionsListBody> {
-    Err(Error::new(ErrorKind::Unsupported, "sessions list is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "sessions list is not part of this build",
+    ))
 }
 
 pub(super) fn show(ctx: &Context, args: &SessionsShowArgs) -> Result<Report<SessionsShowBody>> {
@@ -44,14 +50,25 @@ pub(super) fn show(ctx: &Context, args: &SessionsShowArgs) -> Result<Report<Sess
 /// CALL SITE: sessions show. `not-found` for an unknown id, `ambiguous-name` for a beginning that
 /// several ids share (their ids in the context).
 fn show_core(_ctx: &Context, _root: &Root, _args: &SessionsShowArgs) -> Result<SessionsShowBody> {
-    Err(Error::new(ErrorKind::Unsupported, "sessions show is not part of this build"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "sessions show is not part of this build",
+    ))
 }
 
 fn row(s: &SessionRow) -> String {
-    let day = s.ended_at.as_deref().and_then(|t| t.get(..10)).unwrap_or("-");
+    let day = s
+        .ended_at
+        .as_deref()
+        .and_then(|t| t.get(..10))
+        .unwrap_or("-");
     let id = s.id.get(..12).unwrap_or(&s.id);
     let title = s.title.as_deref().unwrap_or(&s.native_id);
-    format!("{day:<10} {:<6} {id} {:>6}  {title}", s.provider.as_str(), s.messages)
+    format!(
+        "{day:<10} {:<6} {id} {:>6}  {title}",
+        s.provider.as_str(),
+        s.messages
+    )
 }
 
 impl Human for SessionsListBody {

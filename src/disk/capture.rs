@@ -1,14 +1,14 @@
 //! What the holder of the writer lock may do below the data directory.
 
 use std::fs::File;
-use std::io::Write;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::append::AppendFile;
 use super::lock::WriterLock;
-use super::root::{DIR_MODE, FILE_MODE, Root};
+use super::publish::{create_dir, publish};
+use super::root::{FILE_MODE, Root};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The right to add to the data directory: make folders, append to ledgers and packs, publish
@@ -43,23 +43,7 @@ impl<'lock> Capture<'lock> {
     /// # Errors
     /// `no-space`, `permission-denied` or `io`.
     pub fn create_dir(&self, rel: &str) -> Result<()> {
-        let root = self.root();
-        let mut done = String::new();
-        for part in rel.split('/').filter(|p| !p.is_empty()) {
-            if !done.is_empty() {
-                done.push('/');
-            }
-            done.push_str(part);
-            let (dir, name) = root
-                .parent(&done)
-                .map_err(|e| root.failed("open", &done, e))?;
-            match rustix::fs::mkdirat(&dir, name, DIR_MODE) {
-                Ok(()) => rustix::fs::fsync(&dir).map_err(|e| root.failed("sync", &done, e))?,
-                Err(Errno::EXIST) => {}
-                Err(e) => return Err(root.failed("create", &done, e)),
-            }
-        }
-        Ok(())
+        create_dir(self.root(), rel)
     }
 
     /// Publishes `bytes` under `rel`, replacing what was there: whole or not at all, durable when
@@ -68,7 +52,7 @@ impl<'lock> Capture<'lock> {
     /// # Errors
     /// `no-space`, `permission-denied` or `io`; the old file is then still there.
     pub fn replace(&self, rel: &str, bytes: &[u8]) -> Result<()> {
-        self.publish(rel, bytes, true)
+        publish(self.root(), rel, bytes, true)
     }
 
     /// Publishes `bytes` under a name that nothing has yet: whole or not at all, durable when
@@ -77,45 +61,7 @@ impl<'lock> Capture<'lock> {
     /// # Errors
     /// `target-exists` when something has the name; else as [`Capture::replace`].
     pub fn create_new(&self, rel: &str, bytes: &[u8]) -> Result<()> {
-        self.publish(rel, bytes, false)
-    }
-
-    fn publish(&self, rel: &str, bytes: &[u8], over: bool) -> Result<()> {
-        let root = self.root();
-        let (dir, name) = root
-            .parent(rel)
-            .map_err(|e| root.failed("open folder of", rel, e))?;
-        let taken = || {
-            Error::new(
-                ErrorKind::TargetExists,
-                format!("{} exists already", root.full(rel).display()),
-            )
-        };
-        if !over && rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            return Err(taken());
-        }
-        // One fixed temporary name per target: a crash leaves at most one, and the next writer,
-        // who holds the lock alone, overwrites it.
-        let temp = format!(".{name}.tmp");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(&dir, temp.as_str(), flags | OFlags::CLOEXEC, FILE_MODE)
-            .map_err(|e| root.failed("create", rel, e))?;
-        let mut file = File::from(fd);
-        let full = root.full(rel);
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(|e| Error::io("write", &full, e))
-            .and_then(|()| {
-                // The name was free a moment ago and only the lock's holder makes names here.
-                rustix::fs::renameat(&dir, temp.as_str(), &dir, name)
-                    .map_err(|e| root.failed("publish", rel, e))
-            });
-        if let Err(e) = written {
-            let _ = rustix::fs::unlinkat(&dir, temp.as_str(), AtFlags::empty());
-            return Err(e);
-        }
-        rustix::fs::fsync(&dir).map_err(|e| root.failed("sync folder of", rel, e))
+        publish(self.root(), rel, bytes, false)
     }
 
     /// Opens `rel` for appending and makes it when missing (mode 0600). The new name is durable

@@ -9,11 +9,14 @@
 mod append;
 mod capture;
 mod handout;
+mod journal;
 mod lock;
+mod publish;
 mod root;
 
 pub use append::AppendFile;
 pub use capture::Capture;
 pub use handout::HandOut;
+pub use journal::Journal;
 pub use lock::{ArchiveExclusive, ArchiveShared, LockOwner, WriterLock, writer_owner};
 pub use root::{Entry, EntryKind, Root};

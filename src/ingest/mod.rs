@@ -1,7 +1,9 @@
 //! From the files of harnesses to rows: capture first, parse second.
 
 pub mod capture;
+pub mod feed;
 pub mod group;
+pub mod index;
 pub mod parse;
 pub mod provider;
 pub mod read;

@@ -50,7 +50,10 @@ impl Default for CheckFacts {
                 loss_suspected: 0,
                 days_until_first_loss: None,
             },
-            authority: AuthorityFacts { level: AuthorityLevel::None, reason: String::new() },
+            authority: AuthorityFacts {
+                level: AuthorityLevel::None,
+                reason: String::new(),
+            },
             mirror: MirrorFacts {
                 status: MirrorState::Absent,
                 sources: None,

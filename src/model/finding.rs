@@ -307,13 +307,23 @@ impl CheckResult {
             Some(Severity::Warn) => CheckOutcome::Warn,
             Some(Severity::Error) => CheckOutcome::Error,
         };
-        CheckResult { id, outcome, findings, elapsed_ms: 0 }
+        CheckResult {
+            id,
+            outcome,
+            findings,
+            elapsed_ms: 0,
+        }
     }
 
     /// The result of a check that could not tell.
     #[must_use]
     pub fn unknown(id: CheckId, reason: UnknownReason, findings: Vec<Finding>) -> Self {
-        CheckResult { id, outcome: CheckOutcome::Unknown { reason }, findings, elapsed_ms: 0 }
+        CheckResult {
+            id,
+            outcome: CheckOutcome::Unknown { reason },
+            findings,
+            elapsed_ms: 0,
+        }
     }
 
     /// A check that did not run.
@@ -321,7 +331,10 @@ impl CheckResult {
     pub fn skipped(id: CheckId, reason: SkipReason, last_verified_ms: Option<i64>) -> Self {
         CheckResult {
             id,
-            outcome: CheckOutcome::Skipped { reason, last_verified_ms },
+            outcome: CheckOutcome::Skipped {
+                reason,
+                last_verified_ms,
+            },
             findings: Vec::new(),
             elapsed_ms: 0,
         }
@@ -355,6 +368,9 @@ mod tests {
         let ran = |list| CheckResult::ran(CheckId::ArchiveOpen, list).outcome;
         assert_eq!(ran(vec![]), CheckOutcome::Ok);
         assert_eq!(ran(vec![f(Severity::Info)]), CheckOutcome::Ok);
-        assert_eq!(ran(vec![f(Severity::Error), f(Severity::Warn)]), CheckOutcome::Error);
+        assert_eq!(
+            ran(vec![f(Severity::Error), f(Severity::Warn)]),
+            CheckOutcome::Error
+        );
     }
 }

@@ -31,8 +31,11 @@ impl Signal {
             Signal::Int => (ErrorKind::Interrupted, "SIGINT"),
             Signal::Term => (ErrorKind::Terminated, "SIGTERM"),
         };
-        Error::new(kind, format!("ended by {name}; what was finished before it is kept"))
-            .with_hint("Run the same command again: it goes on where it stopped.")
+        Error::new(
+            kind,
+            format!("ended by {name}; what was finished before it is kept"),
+        )
+        .with_hint("Run the same command again: it goes on where it stopped.")
     }
 }
 

@@ -1,6 +1,7 @@
 //! Plain data: identities, digests, findings. No input or output.
 
 pub mod check;
+pub mod conversation;
 pub mod digest;
 pub mod finding;
 pub mod interrupt;

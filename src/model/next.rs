@@ -112,7 +112,10 @@ impl Next {
     #[must_use]
     pub fn argv(&self) -> Vec<String> {
         let words = |list: &[&str]| -> Vec<String> {
-            std::iter::once("cass").chain(list.iter().copied()).map(str::to_owned).collect()
+            std::iter::once("cass")
+                .chain(list.iter().copied())
+                .map(str::to_owned)
+                .collect()
         };
         // `--` keeps an id or path that begins with a dash from being read as a flag.
         let named = |list: &[&str], name: String| -> Vec<String> {

@@ -28,8 +28,11 @@ const MAX_MESSAGE: usize = 200;
 const MAX_SUBJECT: usize = 100;
 
 /// What depends on time or free space, and so is left out of deterministic documents.
-const NOT_DETERMINISTIC: [CheckId; 3] =
-    [CheckId::SourcesRetention, CheckId::StoragePressure, CheckId::BackupFreshness];
+const NOT_DETERMINISTIC: [CheckId; 3] = [
+    CheckId::SourcesRetention,
+    CheckId::StoragePressure,
+    CheckId::BackupFreshness,
+];
 
 /// What was asked for, and how the run as a whole ended.
 #[derive(Debug, Clone)]
@@ -66,11 +69,18 @@ pub fn check_report(
     site: &Site,
 ) -> Report<CheckBody> {
     let results = complete(results, run);
-    let mut findings: Vec<Finding> =
-        results.iter().flat_map(|r| r.findings.iter().cloned()).collect();
+    let mut findings: Vec<Finding> = results
+        .iter()
+        .flat_map(|r| r.findings.iter().cloned())
+        .collect();
     findings.sort_by(|a, b| {
-        (Reverse(a.severity), a.id, a.code, &a.subject, &a.message)
-            .cmp(&(Reverse(b.severity), b.id, b.code, &b.subject, &b.message))
+        (Reverse(a.severity), a.id, a.code, &a.subject, &a.message).cmp(&(
+            Reverse(b.severity),
+            b.id,
+            b.code,
+            &b.subject,
+            &b.message,
+        ))
     });
 
     let summary = summary(&results);
@@ -81,13 +91,23 @@ pub fn check_report(
     let full = run.detail == DetailLevel::Full;
 
     let body = CheckBody {
-        checks: results.iter().map(|r| check_entry(r, full && !run.deterministic)).collect(),
+        checks: results
+            .iter()
+            .map(|r| check_entry(r, full && !run.deterministic))
+            .collect(),
         checks_summary: summary,
-        findings: findings.iter().map(|f| finding_entry(f, site, full)).collect(),
+        findings: findings
+            .iter()
+            .map(|f| finding_entry(f, site, full))
+            .collect(),
         findings_total: u64::try_from(findings.len()).unwrap_or(u64::MAX),
         findings_truncated: false,
         detail: DetailBlock {
-            argv: if full { None } else { site.argv(detail_argv(run)) },
+            argv: if full {
+                None
+            } else {
+                site.argv(detail_argv(run))
+            },
         },
         ..blocks(facts, run, site)
     };
@@ -125,7 +145,10 @@ fn complete(results: Vec<CheckResult>, run: &CheckRun) -> Vec<CheckResult> {
     CheckId::ALL
         .iter()
         .map(|&id| {
-            let found = results.iter().position(|r| r.id == id).map(|at| results.swap_remove(at));
+            let found = results
+                .iter()
+                .position(|r| r.id == id)
+                .map(|at| results.swap_remove(at));
             match found {
                 Some(_) if run.deterministic && NOT_DETERMINISTIC.contains(&id) => {
                     CheckResult::skipped(id, SkipReason::Excluded, None)
@@ -243,12 +266,19 @@ fn check_entry(r: &CheckResult, timed: bool) -> CheckEntry {
         CheckOutcome::Ok => (CheckStatus::Ok, None, None),
         CheckOutcome::Warn => (CheckStatus::Warn, None, None),
         CheckOutcome::Error => (CheckStatus::Error, None, None),
-        CheckOutcome::Unknown { reason } => {
-            (CheckStatus::Unknown, Some(CheckReason::Unknown(reason)), None)
-        }
-        CheckOutcome::Skipped { reason, last_verified_ms } => {
-            (CheckStatus::Skipped, Some(CheckReason::Skipped(reason)), last_verified_ms)
-        }
+        CheckOutcome::Unknown { reason } => (
+            CheckStatus::Unknown,
+            Some(CheckReason::Unknown(reason)),
+            None,
+        ),
+        CheckOutcome::Skipped {
+            reason,
+            last_verified_ms,
+        } => (
+            CheckStatus::Skipped,
+            Some(CheckReason::Skipped(reason)),
+            last_verified_ms,
+        ),
     };
     CheckEntry {
         id: r.id,
@@ -286,7 +316,11 @@ fn cut(text: String, max: usize) -> String {
 
 fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
     let timeless = run.deterministic;
-    let storage = if timeless { StoragePressure::Unknown } else { facts.storage.status };
+    let storage = if timeless {
+        StoragePressure::Unknown
+    } else {
+        facts.storage.status
+    };
     let blocked = if facts.operation.owner.is_some() {
         Some(BlockedReason::LockBusy)
     } else if facts.marker != RepairMarker::Absent {
@@ -351,7 +385,9 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
             pruned: providers.iter().map(|p| p.pruned).sum(),
             providers,
         },
-        remote_source_sync: RemoteBlock { status: facts.remote },
+        remote_source_sync: RemoteBlock {
+            status: facts.remote,
+        },
         storage_pressure: StorageBlock {
             status: storage,
             available_bytes: facts.storage.available_bytes.filter(|_| !timeless),
@@ -362,14 +398,18 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
         repair_failure_marker: MarkerBlock::new(facts.marker),
         operation_state: OperationBlock {
             writer_active: facts.operation.owner.is_some(),
-            owner: facts.operation.owner.filter(|_| !timeless).map(|o| OwnerBlock {
-                pid: o.pid,
-                command: cut(o.command, MAX_SUBJECT),
-                held_for_ms: match o.since_ms {
-                    0 => 0,
-                    since => u64::try_from(run.now_ms.saturating_sub(since)).unwrap_or(0),
-                },
-            }),
+            owner: facts
+                .operation
+                .owner
+                .filter(|_| !timeless)
+                .map(|o| OwnerBlock {
+                    pid: o.pid,
+                    command: cut(o.command, MAX_SUBJECT),
+                    held_for_ms: match o.since_ms {
+                        0 => 0,
+                        since => u64::try_from(run.now_ms.saturating_sub(since)).unwrap_or(0),
+                    },
+                }),
             read_only_check_allowed: true,
             mutating_doctor_allowed: blocked.is_none(),
             mutation_blocked_reason: blocked,
@@ -447,7 +487,10 @@ mod tests {
     }
 
     fn known() -> CheckFacts {
-        CheckFacts { initialized: true, ..CheckFacts::default() }
+        CheckFacts {
+            initialized: true,
+            ..CheckFacts::default()
+        }
     }
 
     fn finding(severity: Severity, n: usize) -> Finding {
@@ -468,14 +511,21 @@ mod tests {
 
     #[test]
     fn ten_thousand_findings_fit_in_six_kib_and_the_totals_stay() {
-        let many = |n| (0..n).map(|i| finding(Severity::Error, i)).collect::<Vec<_>>();
+        let many = |n| {
+            (0..n)
+                .map(|i| finding(Severity::Error, i))
+                .collect::<Vec<_>>()
+        };
         let r = one(many(10_000), known(), &run());
         assert!(size(&r) <= MAX_BYTES, "{}", size(&r));
         assert_eq!(r.body.findings_total, 10_000);
         assert!(r.body.findings_truncated);
         assert!(!r.body.findings.is_empty());
         assert!(r.body.detail.argv.is_some());
-        let full = CheckRun { detail: DetailLevel::Full, ..run() };
+        let full = CheckRun {
+            detail: DetailLevel::Full,
+            ..run()
+        };
         let r = one(many(1000), known(), &full);
         assert_eq!(r.body.findings.len(), 1000);
         assert!(!r.body.findings_truncated);
@@ -483,7 +533,10 @@ mod tests {
 
     #[test]
     fn a_data_dir_with_a_very_long_name_still_fits() {
-        let site = Site { data_dir: DataDirArg::Named("d".repeat(4000)), home: String::new() };
+        let site = Site {
+            data_dir: DataDirArg::Named("d".repeat(4000)),
+            home: String::new(),
+        };
         let found = CheckResult::ran(
             CheckId::CoveragePromises,
             vec![finding(Severity::Error, 1), finding(Severity::Error, 2)],
@@ -499,8 +552,7 @@ mod tests {
         assert_eq!(r.status, Status::Unknown);
         assert_eq!(r.operation_outcome.exit_code_kind, ExitCodeKind::Incomplete);
         assert_eq!(r.body.checks_summary.skipped, 27);
-        let unknown =
-            CheckResult::unknown(CheckId::ArchiveOpen, UnknownReason::LockBusy, vec![]);
+        let unknown = CheckResult::unknown(CheckId::ArchiveOpen, UnknownReason::LockBusy, vec![]);
         let r = check_report(vec![unknown], known(), &run(), &Site::plain());
         assert_eq!(r.status, Status::Unknown);
         assert_eq!(r.risk_level, RiskLevel::Unknown);
@@ -512,25 +564,40 @@ mod tests {
         let r = one(warn(), known(), &run());
         assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Warn, 0));
         assert_eq!(r.risk_level, RiskLevel::Medium);
-        let strict = CheckRun { fail_on: FailOnLevel::Warn, ..run() };
+        let strict = CheckRun {
+            fail_on: FailOnLevel::Warn,
+            ..run()
+        };
         let r = one(warn(), known(), &strict);
         assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Warn, 1));
-        let never = CheckRun { fail_on: FailOnLevel::Never, ..run() };
+        let never = CheckRun {
+            fail_on: FailOnLevel::Never,
+            ..run()
+        };
         let r = one(vec![finding(Severity::Error, 1)], known(), &never);
-        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Error, 0));
+        assert_eq!(
+            (r.status, r.operation_outcome.exit_code),
+            (Status::Error, 0)
+        );
     }
 
     #[test]
     fn a_fresh_machine_is_not_initialized_and_calm() {
         let r = one(vec![], CheckFacts::default(), &run());
-        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::NotInitialized, 0));
+        assert_eq!(
+            (r.status, r.operation_outcome.exit_code),
+            (Status::NotInitialized, 0)
+        );
         assert_eq!(r.risk_level, RiskLevel::None);
         assert_eq!(r.recommended_commands[0].argv, ["cass", "index"]);
     }
 
     #[test]
     fn a_signal_leaves_a_partial_document_with_the_verdict_so_far() {
-        let cut = CheckRun { interrupted: Some(Signal::Term), ..run() };
+        let cut = CheckRun {
+            interrupted: Some(Signal::Term),
+            ..run()
+        };
         let r = one(vec![finding(Severity::Warn, 1)], known(), &cut);
         assert_eq!(r.operation_outcome.exit_code, 143);
         assert_eq!(r.status, Status::Warn);
@@ -542,7 +609,10 @@ mod tests {
         let mut facts = known();
         facts.storage.status = StoragePressure::Critical;
         facts.storage.available_bytes = Some(12_345_678);
-        let fixed = CheckRun { deterministic: true, ..run() };
+        let fixed = CheckRun {
+            deterministic: true,
+            ..run()
+        };
         let pressure = Finding::new(CheckId::StoragePressure, "low", Severity::Warn, "", "");
         let results = vec![
             CheckResult::ran(CheckId::StoragePressure, vec![pressure]),
@@ -550,9 +620,16 @@ mod tests {
         ];
         let a = check_report(results.clone(), facts.clone(), &fixed, &Site::plain());
         facts.storage.available_bytes = Some(1);
-        let later = CheckRun { elapsed_ms: 99, now_ms: 5, ..fixed.clone() };
+        let later = CheckRun {
+            elapsed_ms: 99,
+            now_ms: 5,
+            ..fixed.clone()
+        };
         let b = check_report(results, facts, &later, &Site::plain());
-        assert_eq!(serde_json::to_string(&a).unwrap(), serde_json::to_string(&b).unwrap());
+        assert_eq!(
+            serde_json::to_string(&a).unwrap(),
+            serde_json::to_string(&b).unwrap()
+        );
         assert_eq!(a.status, Status::Ok);
     }
 }

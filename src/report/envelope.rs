@@ -219,7 +219,10 @@ impl Site {
     /// A site that adds nothing.
     #[must_use]
     pub fn plain() -> Self {
-        Site { data_dir: DataDirArg::Inherited, home: String::new() }
+        Site {
+            data_dir: DataDirArg::Inherited,
+            home: String::new(),
+        }
     }
 
     /// `argv` (beginning with `cass`) as it must be typed to act on the same data directory.
@@ -276,7 +279,10 @@ impl<T: Body> Report<T> {
     #[must_use]
     pub fn new(status: Status, outcome: OperationOutcome, body: T) -> Self {
         Report {
-            schema: SchemaRef { name: T::NAME.to_owned(), version: T::VERSION },
+            schema: SchemaRef {
+                name: T::NAME.to_owned(),
+                version: T::VERSION,
+            },
             cass_version: env!("CARGO_PKG_VERSION").to_owned(),
             status,
             risk_level: RiskLevel::None,
@@ -291,8 +297,7 @@ impl<T: Body> Report<T> {
     /// A read-only command that did what was asked.
     #[must_use]
     pub fn ok(body: T) -> Self {
-        let outcome =
-            OperationOutcome::new(OutcomeKind::OkNoActionNeeded, ExitCodeKind::Success);
+        let outcome = OperationOutcome::new(OutcomeKind::OkNoActionNeeded, ExitCodeKind::Success);
         Report::new(Status::Ok, outcome, body)
     }
 
@@ -412,17 +417,29 @@ mod tests {
 
     #[test]
     fn a_named_data_dir_is_repeated_and_one_that_is_not_text_prints_nothing() {
-        let named = Site { data_dir: DataDirArg::Named("-x y".into()), home: String::new() };
+        let named = Site {
+            data_dir: DataDirArg::Named("-x y".into()),
+            home: String::new(),
+        };
         let argv = named.argv(Next::Index.argv()).unwrap();
         assert_eq!(argv, ["cass", "--data-dir=-x y", "index"]);
-        let lost = Site { data_dir: DataDirArg::Unprintable, home: String::new() };
+        let lost = Site {
+            data_dir: DataDirArg::Unprintable,
+            home: String::new(),
+        };
         assert_eq!(lost.recommend(&Next::Index), None);
     }
 
     #[test]
     fn the_home_folder_is_a_tilde_and_a_longer_name_is_not() {
-        let site = Site { data_dir: DataDirArg::Inherited, home: "/home/ann".into() };
-        assert_eq!(site.redact("no /home/ann/x, /home/anna/x"), "no ~/x, /home/anna/x");
+        let site = Site {
+            data_dir: DataDirArg::Inherited,
+            home: "/home/ann".into(),
+        };
+        assert_eq!(
+            site.redact("no /home/ann/x, /home/anna/x"),
+            "no ~/x, /home/anna/x"
+        );
         assert_eq!(site.redact("/home/ann"), "~");
     }
 

@@ -105,28 +105,60 @@ pub fn health_report(mut body: HealthBody, site: &Site) -> Report<HealthBody> {
         || body.archive == ArchiveHealth::TooNew
         || body.mirror == MirrorHealth::TooNew;
     let broken = body.data_dir == DataDirState::Unreadable
-        || matches!(body.archive, ArchiveHealth::Missing | ArchiveHealth::Unreadable)
+        || matches!(
+            body.archive,
+            ArchiveHealth::Missing | ArchiveHealth::Unreadable
+        )
         || body.commits == CommitsHealth::Lost
         || body.mirror == MirrorHealth::Unreadable;
-    let unknown =
-        body.archive == ArchiveHealth::Unknown || body.commits == CommitsHealth::Unknown;
+    let unknown = body.archive == ArchiveHealth::Unknown || body.commits == CommitsHealth::Unknown;
     let fresh = matches!(body.data_dir, DataDirState::Absent | DataDirState::Empty);
     body.healthy = !(incompatible || broken || unknown || fresh);
     let (status, risk, kind, exit, next) = if incompatible {
         let kind = OutcomeKind::RepairRefused;
-        (Status::Error, RiskLevel::Unknown, kind, ExitCodeKind::Incompatible, None)
+        (
+            Status::Error,
+            RiskLevel::Unknown,
+            kind,
+            ExitCodeKind::Incompatible,
+            None,
+        )
     } else if broken {
         let kind = OutcomeKind::OkReadOnlyDiagnosed;
-        (Status::Error, RiskLevel::High, kind, ExitCodeKind::HealthFailure, Some(Next::Check))
+        (
+            Status::Error,
+            RiskLevel::High,
+            kind,
+            ExitCodeKind::HealthFailure,
+            Some(Next::Check),
+        )
     } else if fresh {
         let kind = OutcomeKind::OkNoActionNeeded;
-        (Status::NotInitialized, RiskLevel::None, kind, ExitCodeKind::Success, Some(Next::Index))
+        (
+            Status::NotInitialized,
+            RiskLevel::None,
+            kind,
+            ExitCodeKind::Success,
+            Some(Next::Index),
+        )
     } else if unknown {
         let kind = OutcomeKind::Incomplete;
-        (Status::Unknown, RiskLevel::Unknown, kind, ExitCodeKind::Incomplete, Some(Next::Check))
+        (
+            Status::Unknown,
+            RiskLevel::Unknown,
+            kind,
+            ExitCodeKind::Incomplete,
+            Some(Next::Check),
+        )
     } else {
         let kind = OutcomeKind::OkNoActionNeeded;
-        (Status::Ok, RiskLevel::None, kind, ExitCodeKind::Success, None)
+        (
+            Status::Ok,
+            RiskLevel::None,
+            kind,
+            ExitCodeKind::Success,
+            None,
+        )
     };
     let next: Vec<Next> = next.into_iter().collect();
     let mut report =

@@ -133,9 +133,8 @@ pub const MAX_FAILURES: usize = 20;
 #[must_use]
 pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> Report<IndexBody> {
     body.providers.sort_by_key(|p| p.provider.as_str());
-    body.failures.sort_by(|a, b| {
-        (a.provider.as_str(), &a.path).cmp(&(b.provider.as_str(), &b.path))
-    });
+    body.failures
+        .sort_by(|a, b| (a.provider.as_str(), &a.path).cmp(&(b.provider.as_str(), &b.path)));
     body.failures_total = body
         .failures_total
         .max(u64::try_from(body.failures.len()).unwrap_or(u64::MAX));
@@ -153,8 +152,11 @@ pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> 
     } else {
         (Status::NoOp, OutcomeKind::OkNoActionNeeded)
     };
-    let report =
-        Report::new(status, OperationOutcome::new(kind, ExitCodeKind::Success), body);
+    let report = Report::new(
+        status,
+        OperationOutcome::new(kind, ExitCodeKind::Success),
+        body,
+    );
     match error {
         None => report,
         Some(error) => report.failing(error, true, site),
@@ -173,7 +175,10 @@ mod tests {
         let mut body = IndexBody::default();
         body.captured.captures = 1;
         let r = index_report(body, None, &Site::plain());
-        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Applied, 0));
+        assert_eq!(
+            (r.status, r.operation_outcome.exit_code),
+            (Status::Applied, 0)
+        );
     }
 
     #[test]
@@ -182,7 +187,10 @@ mod tests {
         body.captured.captures = 3;
         let error = Error::new(ErrorKind::SourcesFailed, "1 source failed");
         let r = index_report(body, Some(&error), &Site::plain());
-        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Partial, 8));
+        assert_eq!(
+            (r.status, r.operation_outcome.exit_code),
+            (Status::Partial, 8)
+        );
         assert!(r.err.is_some());
         assert_eq!(r.body.captured.captures, 3);
     }

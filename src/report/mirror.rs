@@ -163,7 +163,14 @@ pub fn mirror_verify_report(
     // What costs a capture comes first, so that a cut list still shows it.
     body.problems.sort_by(|a, b| {
         let key = |p: &MirrorProblemEntry| {
-            (!p.loses_capture, p.file.clone(), p.offset, p.source.clone(), p.seq, p.code.clone())
+            (
+                !p.loses_capture,
+                p.file.clone(),
+                p.offset,
+                p.source.clone(),
+                p.seq,
+                p.code.clone(),
+            )
         };
         key(a).cmp(&key(b))
     });

@@ -42,10 +42,15 @@ fn schema<T: Body>() -> (String, Value)
 where
     Report<T>: JsonSchema,
 {
-    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
     let mut value = generator.into_root_schema_for::<Report<T>>().to_value();
     if let Value::Object(root) = &mut value {
-        root.insert("$id".to_owned(), json!(format!("cass:{}/{}", T::NAME, T::VERSION)));
+        root.insert(
+            "$id".to_owned(),
+            json!(format!("cass:{}/{}", T::NAME, T::VERSION)),
+        );
         root.insert("title".to_owned(), json!(T::NAME));
         // Tells the documents apart: each schema accepts its own name and version alone.
         if let Some(Value::Object(properties)) = root.get_mut("properties") {
@@ -68,4 +73,45 @@ where
         }
     }
     (T::NAME.to_owned(), value)
+}
+
+/// `schema` without the descriptions of enumeration values, which make up half of it: what
+/// `introspect` prints. It accepts the same documents.
+#[must_use]
+pub fn compact(schema: Value) -> Value {
+    match schema {
+        Value::Array(list) => Value::Array(list.into_iter().map(compact).collect()),
+        Value::Object(map) => {
+            let values: Option<Vec<Value>> = map
+                .get("oneOf")
+                .and_then(Value::as_array)
+                .and_then(|list| words(list));
+            let mut out: serde_json::Map<String, Value> = map
+                .into_iter()
+                .filter(|(key, _)| values.is_none() || key != "oneOf")
+                .map(|(key, value)| (key, compact(value)))
+                .collect();
+            if let Some(values) = values {
+                out.insert("type".to_owned(), json!("string"));
+                out.insert("enum".to_owned(), Value::Array(values));
+            }
+            Value::Object(out)
+        }
+        other => other,
+    }
+}
+
+/// The values of `list`, when it is nothing but words.
+fn words(list: &[Value]) -> Option<Vec<Value>> {
+    let mut all = Vec::new();
+    for entry in list {
+        if let Some(word) = entry.get("const").filter(|w| w.is_string()) {
+            all.push(word.clone());
+        } else if let Some(some) = entry.get("enum").and_then(Value::as_array) {
+            all.extend(some.iter().cloned());
+        } else {
+            return None;
+        }
+    }
+    Some(all)
 }

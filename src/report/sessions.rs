@@ -135,7 +135,10 @@ impl Accounting {
             self.separator_bytes,
             self.tail_bytes,
         ];
-        parts.iter().try_fold(0u64, |sum, part| sum.checked_add(*part)) == Some(self.length)
+        parts
+            .iter()
+            .try_fold(0u64, |sum, part| sum.checked_add(*part))
+            == Some(self.length)
     }
 }
 

@@ -4,5 +4,7 @@
 /// holds.
 #[must_use]
 pub fn rfc3339(ms: i64) -> Option<String> {
-    jiff::Timestamp::from_millisecond(ms).ok().map(|t| t.to_string())
+    jiff::Timestamp::from_millisecond(ms)
+        .ok()
+        .map(|t| t.to_string())
 }

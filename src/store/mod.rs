@@ -1,5 +1,9 @@
 //! The formats on disk: mirror, archive, ledgers. Reading is open; writing needs a `Capture`.
 
+pub mod archive;
+pub mod attestation;
+pub mod coverage;
+pub mod generation;
 pub mod layout;
 pub mod mirror;
 pub mod sqlite;

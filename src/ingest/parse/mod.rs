@@ -36,6 +36,9 @@ pub const MAX_LINE: usize = 64 * 1024 * 1024;
 /// Bytes of a source's head that [`open`] looks at.
 pub const MAX_HEAD: usize = 256 * 1024;
 
+/// Version of what the parsers make of bytes: rows say which version made them.
+pub const VERSION: u32 = 1;
+
 /// A source as its harness names it.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceName<'a> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use memchr::memmem;
 
@@ -57,7 +57,7 @@ pub(super) fn number(name: &str) -> Option<u32> {
 #[derive(Debug)]
 pub(super) struct Packs<'r> {
     root: &'r Root,
-    open: RefCell<BTreeMap<u32, Rc<File>>>,
+    open: RefCell<BTreeMap<u32, Arc<File>>>,
 }
 
 impl<'r> Packs<'r> {
@@ -69,10 +69,10 @@ impl<'r> Packs<'r> {
         self.root
     }
 
-    fn file(&self, n: u32) -> Result<Option<Rc<File>>> {
+    fn file(&self, n: u32) -> Result<Option<Arc<File>>> {
         let mut open = self.open.borrow_mut();
         if let Some(file) = open.get(&n) {
-            return Ok(Some(Rc::clone(file)));
+            return Ok(Some(Arc::clone(file)));
         }
         let Some(file) = self.root.open_file(&layout::pack(n))? else {
             return Ok(None);
@@ -80,8 +80,8 @@ impl<'r> Packs<'r> {
         if open.len() >= OPEN_PACKS {
             open.pop_first();
         }
-        let file = Rc::new(file);
-        open.insert(n, Rc::clone(&file));
+        let file = Arc::new(file);
+        open.insert(n, Arc::clone(&file));
         Ok(Some(file))
     }
 

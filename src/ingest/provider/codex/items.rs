@@ -14,7 +14,15 @@ use crate::model::record::{Message, MessageKind, Role};
 const SILENT: &[&str] = &["compaction", "compaction_summary", "compaction_trigger", "ghost_snapshot", "other"];
 
 raw_object! {
-    struct Part { kind = "type", text = "text", image_url = "image_url", title = "title", snippet = "snippet" }
+    struct Part {
+        kind = "type",
+        text = "text",
+        image_url = "image_url",
+        data = "data",
+        mime_type = "mimeType",
+        title = "title",
+        snippet = "snippet",
+    }
 }
 
 raw_object! {
@@ -89,7 +97,7 @@ pub(super) fn parts(content: Option<&RawValue>, role: Role, out: &mut Vec<Messag
         };
         match json::text(part.kind).as_deref() {
             Some("input_image" | "image" | "local_image") => {
-                out.push(message(role, MessageKind::Attachment, image(part.image_url)));
+                out.push(message(role, MessageKind::Attachment, image(&part)));
             }
             // Encrypted content has no text.
             _ => push(out, role, MessageKind::Text, part.text),
@@ -97,9 +105,13 @@ pub(super) fn parts(content: Option<&RawValue>, role: Role, out: &mut Vec<Messag
     }
 }
 
-fn image(raw: Option<&RawValue>) -> String {
-    let inner = json::object::<Url<'_>>(raw).and_then(|u| json::text(u.url));
-    let url = json::text(raw).or(inner).unwrap_or_default();
+fn image(part: &Part<'_>) -> String {
+    if let Some(data) = json::text(part.data) {
+        let media_type = json::text(part.mime_type).unwrap_or(Cow::Borrowed("image"));
+        return payload::describe(&media_type, &data);
+    }
+    let inner = json::object::<Url<'_>>(part.image_url).and_then(|u| json::text(u.url));
+    let url = json::text(part.image_url).or(inner).unwrap_or_default();
     payload::describe_url("image", &url)
 }
 
@@ -201,10 +213,10 @@ pub(super) fn result(
     for raw in json::items(content).unwrap_or_default() {
         let part = json::object::<Part<'_>>(Some(raw)).unwrap_or_default();
         let kind = json::text(part.kind).unwrap_or_default();
-        if kind.contains("image") || kind.contains("Image") {
+        if matches!(&*kind, "image" | "input_image" | "inputImage") {
             out.push(Message {
                 call_id: call_id.clone(),
-                ..message(Role::Tool, MessageKind::Attachment, image(part.image_url))
+                ..message(Role::Tool, MessageKind::Attachment, image(&part))
             });
             continue;
         }

@@ -96,6 +96,8 @@ pub(super) fn is_record(line: &Line<'_>) -> bool {
 #[derive(Debug)]
 pub(crate) struct CodexReader {
     state: State,
+    /// A record was read: before that, what the file says of its session may still change.
+    begun: bool,
 }
 
 /// What goes on from one part of a file to the next.
@@ -119,16 +121,18 @@ impl CodexReader {
         let state = state
             .and_then(|s| serde_json::from_value::<State>(s).ok())
             .filter(|s| !s.session.is_empty());
+        let begun = state.is_some();
         let state = state
             .unwrap_or_else(|| State { session: session_of(path, first), ..State::default() });
-        CodexReader { state }
+        CodexReader { state, begun }
     }
 
     pub(super) fn state(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(&self.state).ok()
+        if self.begun { serde_json::to_value(&self.state).ok() } else { None }
     }
 
     pub(super) fn read(&mut self, line: Option<&Line<'_>>, offset: u64) -> Reading {
+        self.begun = true;
         let mut reading = Reading {
             session: self.state.session.clone(),
             native_id: None,

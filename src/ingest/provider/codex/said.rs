@@ -49,48 +49,21 @@ impl Said {
         let mut first = None;
         if let Some(whole) = whole_text(messages) {
             // Blocks on one channel, one text on the other.
-            match self.text(key("t", &whole), channel, offset) {
-                Some(held) => {
-                    first = Some(held);
-                    messages.retain(|m| m.kind != MessageKind::Text || m.role == Role::Meta);
-                }
-                None => {
-                    for message in messages.iter().filter(|m| m.role == Role::User) {
-                        self.remember_text(key("t", &message.text), channel, offset);
-                    }
-                }
-            }
-            if first.is_none() {
-                return None;
+            first = self.text(key("t", &whole), channel, offset);
+            if first.is_some() {
+                messages.retain(|m| m.kind != MessageKind::Text || m.role != Role::User);
             }
         }
-        let mut attached_to_held = first.is_some();
         messages.retain(|message| {
-            let held = match message.kind {
-                MessageKind::ToolCall | MessageKind::ToolResult => match &message.call_id {
-                    Some(id) => {
-                        let kind =
-                            if message.kind == MessageKind::ToolCall { "c" } else { "r" };
-                        let held = self.call(key(kind, id), &message.text, offset);
-                        attached_to_held = held.is_some();
-                        held
-                    }
-                    None => self.text(key("a", &message.text), channel, offset),
-                },
-                // What is attached comes and goes with what it is attached to.
-                MessageKind::Attachment if attached_to_held => first,
-                MessageKind::Attachment => None,
-                MessageKind::Reasoning => self.text(key("g", &message.text), channel, offset),
-                MessageKind::Summary => self.text(key("s", &message.text), channel, offset),
-                MessageKind::Text => {
-                    let who = match message.role {
-                        Role::User | Role::Meta => "t",
-                        Role::Assistant => "m",
-                        Role::System | Role::Tool => "y",
-                    };
-                    let held = self.text(key(who, &message.text), channel, offset);
-                    attached_to_held = held.is_some();
-                    held
+            let held = match (message.kind, &message.call_id) {
+                (MessageKind::ToolCall, Some(id)) => {
+                    self.call(key("c", id), &message.text, offset)
+                }
+                (MessageKind::ToolResult, Some(id)) => {
+                    self.call(key("r", id), &message.text, offset)
+                }
+                (kind, _) => {
+                    self.text(key(speech(kind, message.role), &message.text), channel, offset)
                 }
             };
             if first.is_none() {
@@ -109,12 +82,8 @@ impl Said {
             entry.2 |= bit;
             return Some(entry.1);
         }
-        self.remember_text(key, channel, offset);
+        push(&mut self.texts, (key, offset, bit));
         None
-    }
-
-    fn remember_text(&mut self, key: u64, channel: Channel, offset: u64) {
-        push(&mut self.texts, (key, offset, channel as u8));
     }
 
     fn call(&mut self, key: u64, text: &str, offset: u64) -> Option<u64> {
@@ -130,6 +99,19 @@ impl Said {
                 None
             }
         }
+    }
+}
+
+/// What keeps equal texts apart that were not said by the same side in the same way.
+fn speech(kind: MessageKind, role: Role) -> &'static str {
+    match (kind, role) {
+        (MessageKind::Text, Role::User | Role::Meta) => "t",
+        (MessageKind::Text, Role::Assistant) => "m",
+        (MessageKind::Text, Role::System | Role::Tool) => "y",
+        (MessageKind::Reasoning, _) => "g",
+        (MessageKind::ToolCall | MessageKind::ToolResult, _) => "a",
+        (MessageKind::Summary, _) => "s",
+        (MessageKind::Attachment, _) => "i",
     }
 }
 

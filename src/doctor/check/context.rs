@@ -1,0 +1,105 @@
+//! What the checks share: the open data directory, the time left, the facts gathered so far.
+
+use std::time::Instant;
+
+use crate::disk::Root;
+use crate::doctor::check::CheckRequest;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::model::check::CheckFacts;
+use crate::model::finding::{CheckId, CheckResult, SkipReason};
+use crate::model::interrupt::Interrupt;
+
+/// What the layout says about the archive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum ArchivePlace {
+    /// Not looked at yet, or nothing to look at.
+    #[default]
+    None,
+    /// `CURRENT` names this generation.
+    Generation(String),
+    /// One existed and can't be reached.
+    Lost,
+}
+
+/// The state of one check run.
+pub(super) struct Context {
+    pub(super) env: Env,
+    pub(super) request: CheckRequest,
+    pub(super) interrupt: Interrupt,
+    pub(super) deadline: Option<Instant>,
+    /// The data directory, when there is one.
+    pub(super) root: Option<Root>,
+    pub(super) facts: CheckFacts,
+    pub(super) place: ArchivePlace,
+    /// Whether rows can be read at all.
+    pub(super) archive_readable: bool,
+    /// Whether the archive was found damaged by this run.
+    pub(super) archive_damaged: bool,
+    /// Whether this run verified every row.
+    pub(super) archive_verified: bool,
+    /// Whether the archive lacks commits that the coverage ledger promises.
+    pub(super) commits_lost: bool,
+    /// Whether there is a mirror, and whether this run found it damaged.
+    pub(super) mirror_present: bool,
+    pub(super) mirror_damaged: bool,
+    /// Whether this run verified every byte of the mirror.
+    pub(super) mirror_verified: bool,
+    /// Why nothing here may be judged: no further check runs.
+    pub(super) refusal: Option<Error>,
+    /// Why a part may not be judged: the other checks still run.
+    pub(super) late_refusal: Option<Error>,
+}
+
+impl Context {
+    pub(super) fn open(
+        env: &Env,
+        request: &CheckRequest,
+        interrupt: &Interrupt,
+        deadline: Option<Instant>,
+    ) -> Result<Context> {
+        Ok(Context {
+            env: env.clone(),
+            request: request.clone(),
+            interrupt: interrupt.clone(),
+            deadline,
+            root: Root::open(env.data_dir())?,
+            facts: CheckFacts::default(),
+            place: ArchivePlace::None,
+            archive_readable: false,
+            archive_damaged: false,
+            archive_verified: false,
+            commits_lost: false,
+            mirror_present: false,
+            mirror_damaged: false,
+            mirror_verified: false,
+            refusal: None,
+            late_refusal: None,
+        })
+    }
+
+    /// Whether other checks read what this one finds out, so that it runs even when nobody asked
+    /// for its own result.
+    pub(super) fn feeds_others(&self, ids: &[CheckId]) -> bool {
+        ids.iter().any(|id| {
+            matches!(
+                id,
+                CheckId::LayoutCurrent | CheckId::ArchiveOpen | CheckId::LockState
+            )
+        })
+    }
+
+    pub(super) fn out_of_time(&self) -> bool {
+        self.deadline.is_some_and(|d| Instant::now() >= d)
+    }
+
+    /// Whether long work should end now.
+    pub(super) fn should_stop(&self) -> bool {
+        self.out_of_time() || self.interrupt.pending().is_some()
+    }
+
+    /// The same result, "skipped", for several checks.
+    pub(super) fn skip(ids: &[CheckId], reason: SkipReason, last: Option<i64>) -> Vec<CheckResult> {
+        ids.iter().map(|id| CheckResult::skipped(*id, reason, last)).collect()
+    }
+}

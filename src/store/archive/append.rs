@@ -1,0 +1,603 @@
+//! One capture of one source, appended in one transaction.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection};
+
+use super::place::{Open, Place, native_key};
+use super::rows::{
+    blob, coverage_element, get_u64, int, opt_int, opt_text, put, row_hash, text, to_i64,
+};
+use super::schema::{
+    COMMIT_CAPTURES, COMMIT_CONVERSATIONS, COMMITS, CONVERSATIONS, MESSAGES, RECORDS, SKIPS,
+    SOURCES, Table,
+};
+use super::state::SourceRow;
+use super::writer::{Head, NextIds, Shared, chain, insert};
+use super::{PART_BITS, failed, names};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::conversation::{Accounting, ArchivedSource, Conversation, RecordClass};
+use crate::model::digest::{Digest, DigestSum};
+use crate::model::provider::Provider;
+use crate::model::record::{
+    Disposition, Facts, Message, ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span,
+};
+use crate::model::source::SourceKey;
+use crate::store::coverage::{CommitLine, Line};
+
+/// The capture that is read.
+#[derive(Debug, Clone, Copy)]
+pub struct CaptureRef<'a> {
+    /// The source.
+    pub key: SourceKey,
+    /// Its machine.
+    pub source_id: &'a str,
+    /// Its harness.
+    pub provider: Provider,
+    /// Its path.
+    pub path: &'a Path,
+    /// Number of the capture in the source's ledger.
+    pub seq: u64,
+    /// Its length in bytes, as captured.
+    pub len: u64,
+    /// Whether the pieces begin at the first byte again because what was read before is not a
+    /// prefix of this capture.
+    pub restart: bool,
+    /// Version of the parser that reads it.
+    pub parser_version: u32,
+}
+
+/// How far a source was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    /// Current epoch.
+    pub epoch: u64,
+    /// Newest capture that was read.
+    pub parsed_seq: u64,
+    /// Where parsing goes on.
+    pub resume: ResumePoint,
+    /// Length of that capture in bytes, as captured.
+    pub len: u64,
+}
+
+impl Cursor {
+    pub(super) fn from_row(row: SourceRow) -> Cursor {
+        Cursor {
+            epoch: row.source.epoch,
+            parsed_seq: row.source.parsed_seq,
+            len: row.source.captured_len,
+            resume: ResumePoint {
+                offset: row.next_offset,
+                line: row.next_line,
+                state: row.state,
+            },
+        }
+    }
+}
+
+/// An append that is being prepared. Dropped without [`SourceAppend::finish`], it leaves nothing.
+pub struct SourceAppend<'w, 'l> {
+    pub(super) conn: &'w Connection,
+    pub(super) shared: &'w mut Shared<'l>,
+    pub(super) insert_record: CachedStatement<'w>,
+    pub(super) insert_message: CachedStatement<'w>,
+    pub(super) next: NextIds,
+    pub(super) source: SourceRow,
+    pub(super) source_is_new: bool,
+    /// Epoch and row hash of the source before; `None` when it is new.
+    pub(super) before: Option<(u64, Digest)>,
+    pub(super) parser_version: u32,
+    pub(super) expected: u64,
+    pub(super) open: Vec<Open>,
+    pub(super) by_row: HashMap<i64, usize>,
+    pub(super) routes: HashMap<String, usize>,
+    pub(super) done: bool,
+}
+
+impl std::fmt::Debug for SourceAppend<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SourceAppend")
+            .field("source", &self.source.source.key)
+            .field("bytes", &self.expected)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'w, 'l> SourceAppend<'w, 'l> {
+    /// The caller has begun the transaction; it is rolled back when this fails.
+    pub(super) fn new(
+        conn: &'w Connection,
+        shared: &'w mut Shared<'l>,
+        capture: CaptureRef<'_>,
+    ) -> Result<Self> {
+        let prepared = || -> rusqlite::Result<_> {
+            Ok((
+                conn.prepare_cached(&RECORDS.insert_sql())?,
+                conn.prepare_cached(&MESSAGES.insert_sql())?,
+                SourceRow::find(conn, capture.key)?,
+            ))
+        };
+        let (insert_record, insert_message, found) = match prepared() {
+            Ok(p) => p,
+            Err(e) => {
+                let _ = conn.execute_batch("ROLLBACK");
+                return Err(failed(conn, "append to", e));
+            }
+        };
+        let mut next = shared.next;
+        let before = found
+            .as_ref()
+            .map(|r| (r.source.epoch, r.with_values(|v| row_hash(&SOURCES, v))));
+        let source_is_new = found.is_none();
+        let mut source = match found {
+            Some(row) => row,
+            None => {
+                let id = next.source;
+                next.source += 1;
+                new_source(id, &capture)
+            }
+        };
+        if capture.restart && !source_is_new {
+            let kept = source.source.accounting;
+            source.source.epoch += 1;
+            source.source.accounting = Accounting {
+                message_count: kept.message_count,
+                skip_count: kept.skip_count,
+                ..Accounting::default()
+            };
+            source.next_offset = 0;
+            source.next_line = 1;
+        }
+        source.source.parsed_seq = capture.seq;
+        source.source.captured_len = capture.len;
+        source.source.accounting.tail = None;
+        source.tail_line = None;
+        let expected = source.next_offset;
+        let mut append = SourceAppend {
+            conn,
+            shared,
+            insert_record,
+            insert_message,
+            next,
+            source,
+            source_is_new,
+            before,
+            parser_version: capture.parser_version,
+            expected,
+            open: Vec::new(),
+            by_row: HashMap::new(),
+            routes: HashMap::new(),
+            done: false,
+        };
+        if source_is_new {
+            append.put_source()?;
+        }
+        Ok(append)
+    }
+
+    /// Appends one piece. Pieces come in file order, without gaps.
+    ///
+    /// # Errors
+    /// `internal` when a piece does not begin where the one before ended; `no-space`, `io`,
+    /// `archive-corrupt`. The append can't be finished after an error.
+    pub fn piece(&mut self, piece: &Piece) -> Result<()> {
+        let span = match piece {
+            Piece::Record(r) => r.span,
+            Piece::Separator(span) | Piece::Skipped { span, .. } => *span,
+        };
+        if span.offset != self.expected {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!(
+                    "a piece of {} begins at byte {} where byte {} is next",
+                    self.source.source.path.display(),
+                    span.offset,
+                    self.expected
+                ),
+            ));
+        }
+        self.expected = span.end();
+        match piece {
+            Piece::Record(record) => self.record(record),
+            Piece::Separator(span) => {
+                self.source.source.accounting.separator_bytes += span.len;
+                Ok(())
+            }
+            Piece::Skipped {
+                span,
+                line,
+                reason: SkipReason::TornTail,
+            } => {
+                self.source.source.accounting.tail = Some(*span);
+                self.source.tail_line = Some(*line);
+                Ok(())
+            }
+            Piece::Skipped { span, line, reason } => self
+                .skip(*span, *line, *reason)
+                .map_err(|e| failed(self.conn, "append to", e)),
+        }
+    }
+
+    /// Commits what was appended, then writes and syncs its coverage line. `None` when there was
+    /// nothing to commit: the capture was read before and brought nothing.
+    ///
+    /// # Errors
+    /// `no-space`, `io`: either nothing was committed, or the commit is there and its coverage
+    /// line is written by the next writer. `internal` when a conversation moved meanwhile.
+    pub fn finish(mut self, resume: ResumePoint, now_ms: i64) -> Result<Option<CommitLine>> {
+        let accounting = &mut self.source.source.accounting;
+        accounting.length = self.expected;
+        let tail = accounting.tail.map_or(0, |t| t.len);
+        if accounting.accounted() != accounting.length || resume.offset > self.expected {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!(
+                    "of {} bytes of {} only {} are accounted for",
+                    self.expected,
+                    self.source.source.path.display(),
+                    self.source.source.accounting.accounted(),
+                ),
+            ));
+        }
+        // The tail is read again when the source has grown; nothing else is.
+        if resume.offset != self.expected - tail {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!(
+                    "parsing of {} goes on at byte {}, but its pieces end at {}",
+                    self.source.source.path.display(),
+                    resume.offset,
+                    self.expected - tail,
+                ),
+            ));
+        }
+        self.source.next_offset = resume.offset;
+        self.source.next_line = resume.line;
+        self.source.state = resume.state;
+        let now = self.source.with_values(|v| row_hash(&SOURCES, v));
+        if self.before.is_some_and(|b| b.1 == now) && self.open.iter().all(|o| o.first == 0) {
+            return Ok(None);
+        }
+        let (line, head) = self.commit(now_ms).map_err(|e| match e {
+            rusqlite::Error::StatementChangedRows(_) => Error::new(
+                ErrorKind::Internal,
+                "a conversation moved while records were appended to it; nothing was committed",
+            ),
+            e => failed(self.conn, "commit to", e),
+        })?;
+        let mut line = Line::Commit(line);
+        self.done = true;
+        self.shared.next = self.next;
+        self.shared.head = head;
+        self.shared.coverage.append(&mut line)?;
+        self.shared.coverage.sync()?;
+        match line {
+            Line::Commit(line) => Ok(Some(line)),
+            Line::Promote(_) => Ok(None),
+        }
+    }
+
+    fn commit(&mut self, now_ms: i64) -> rusqlite::Result<(CommitLine, Head)> {
+        let number = self.shared.head.commit.saturating_add(1);
+        let mut body = blake3::Hasher::new();
+        let source_hash = self.update(&SOURCES, |s, f| s.source.with_values(f))?;
+        let capture = insert(
+            self.conn,
+            &COMMIT_CAPTURES,
+            &[
+                ValueRef::Integer(self.next.capture),
+                int(number),
+                ValueRef::Integer(self.source.id),
+                int(self.source.source.parsed_seq),
+                blob(&source_hash),
+            ],
+        )?;
+        self.next.capture += 1;
+        body.update(&capture.0);
+
+        let mut conversations = Vec::new();
+        for i in 0..self.open.len() {
+            if self.open[i].first == 0 {
+                continue;
+            }
+            self.check_revision(i)?;
+            self.open[i].row.public.revision += 1;
+            let hash = self.update(&CONVERSATIONS, |s, f| s.open[i].row.with_values(f))?;
+            let o = &self.open[i];
+            let (coverage, sum) = (o.row.coverage_sum.to_digest(), o.row.rows_sum.to_digest());
+            let touched = insert(
+                self.conn,
+                &COMMIT_CONVERSATIONS,
+                &[
+                    ValueRef::Integer(self.next.touched),
+                    int(number),
+                    ValueRef::Integer(o.row.id),
+                    ValueRef::Integer(self.source.id),
+                    ValueRef::Integer(o.first),
+                    ValueRef::Integer(o.last),
+                    int(o.held),
+                    int(o.row.public.revision),
+                    int(o.row.public.record_count),
+                    blob(&coverage),
+                    blob(&sum),
+                    blob(&hash),
+                ],
+            )?;
+            self.next.touched += 1;
+            body.update(&touched.0);
+            conversations.push((o.row.public.id.clone(), o.row.public.record_count, coverage));
+        }
+        let body = Digest::from(body.finalize());
+        let head = chain(&self.shared.head.head, number, &body);
+        insert(
+            self.conn,
+            &COMMITS,
+            &[
+                int(number),
+                blob(&self.shared.head.head),
+                blob(&body),
+                blob(&head),
+                ValueRef::Integer(now_ms),
+            ],
+        )?;
+        self.conn.execute_batch("COMMIT")?;
+        let line = CommitLine {
+            generation: self.shared.generation.id.clone(),
+            archive: self.shared.generation.manifest.archive_id.clone(),
+            commit: number,
+            head,
+            captures: vec![(self.source.source.key, self.source.source.parsed_seq)],
+            conversations,
+            prev: String::new(),
+        };
+        Ok((
+            line,
+            Head {
+                commit: number,
+                head,
+            },
+        ))
+    }
+
+    /// Compare-and-swap: the revision on disk is still the one that was read.
+    fn check_revision(&self, i: usize) -> rusqlite::Result<()> {
+        let o = &self.open[i];
+        let now = self
+            .conn
+            .prepare_cached("SELECT revision FROM conversations WHERE id=?1")?
+            .query_row([o.row.id], |r| get_u64(r, 0))?;
+        if now == o.revision {
+            Ok(())
+        } else {
+            Err(rusqlite::Error::StatementChangedRows(0))
+        }
+    }
+
+    fn update(
+        &self,
+        table: &Table,
+        values: impl Fn(
+            &Self,
+            &mut dyn FnMut(&[ValueRef<'_>]) -> rusqlite::Result<Digest>,
+        ) -> rusqlite::Result<Digest>,
+    ) -> rusqlite::Result<Digest> {
+        let mut statement = self.conn.prepare_cached(&table.update_sql())?;
+        values(self, &mut |v| put(&mut statement, table, v))
+    }
+
+    fn put_source(&mut self) -> Result<()> {
+        self.source
+            .with_values(|v| insert(self.conn, &SOURCES, v))
+            .map(drop)
+            .map_err(|e| failed(self.conn, "append to", e))
+    }
+
+    fn skip(&mut self, span: Span, line: u64, reason: SkipReason) -> rusqlite::Result<()> {
+        let hash = insert(
+            self.conn,
+            &SKIPS,
+            &[
+                ValueRef::Integer(self.next.skip),
+                ValueRef::Integer(self.source.id),
+                int(self.source.source.epoch),
+                int(self.source.source.parsed_seq),
+                int(span.offset),
+                int(span.len),
+                int(line),
+                text(names::reason(reason)),
+            ],
+        )?;
+        self.next.skip += 1;
+        self.source.skips_sum.add(&hash);
+        self.source.source.accounting.skip_count += 1;
+        self.source.source.accounting.skipped_bytes += span.len;
+        Ok(())
+    }
+
+    fn record(&mut self, record: &ParsedRecord) -> Result<()> {
+        if let Disposition::Messages(m) = &record.disposition
+            && m.len() >= 1 << PART_BITS
+        {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "a record of {} holds too many messages",
+                    self.source.source.path.display()
+                ),
+            ));
+        }
+        self.place_and_put(record)
+            .map_err(|e| failed(self.conn, "append to", e))
+    }
+
+    pub(super) fn put_record(
+        &mut self,
+        at: usize,
+        record: &ParsedRecord,
+        occurrence: u64,
+        place: Place,
+    ) -> rusqlite::Result<()> {
+        let id = self.next.record;
+        self.next.record += 1;
+        self.keep_positions(at, record, occurrence, place)?;
+        let (class, repeats) = match (&record.disposition, place) {
+            (_, Place::Copy { .. } | Place::Fold(_)) => (RecordClass::Duplicate, None),
+            (Disposition::DuplicateOf { offset }, _) => (RecordClass::Duplicate, Some(*offset)),
+            (Disposition::Messages(_), _) => (RecordClass::Messages, None),
+            (Disposition::Known, _) => (RecordClass::Known, None),
+            (Disposition::Unknown, _) => (RecordClass::Unknown, None),
+        };
+        let (duplicate_of, supersedes) = match place {
+            Place::Copy { original, .. } | Place::Fold(original) => (Some(original), None),
+            Place::Version(older) => (None, Some(older)),
+            Place::New => (None, None),
+        };
+        let counted = !matches!(place, Place::Copy { .. });
+        let recovery = match record.recovery {
+            Recovery::Clean => None,
+            other => Some(names::recovery(other)),
+        };
+        let o = &mut self.open[at];
+        let conversation = o.row.id;
+        let hash = put(
+            &mut self.insert_record,
+            &RECORDS,
+            &[
+                ValueRef::Integer(id),
+                ValueRef::Integer(conversation),
+                ValueRef::Integer(self.source.id),
+                int(self.source.source.epoch),
+                int(self.source.source.parsed_seq),
+                int(record.span.offset),
+                int(record.span.len),
+                int(record.line),
+                blob(&record.hash),
+                int(occurrence),
+                ValueRef::Integer(i64::from(counted)),
+                text(names::class(class)),
+                opt_int(duplicate_of),
+                opt_int(repeats.map(to_i64)),
+                opt_int(supersedes),
+                opt_text(recovery),
+                text(&record.record_type),
+                opt_text(record.native_id.as_deref()),
+                opt_text(record.native_parent.as_deref()),
+                opt_int(record.time_ms),
+                ValueRef::Integer(i64::from(self.parser_version)),
+            ],
+        )?;
+        if o.first == 0 {
+            o.first = id;
+        }
+        o.last = id;
+        o.row.row_count += 1;
+        o.row.rows_sum.add(&hash);
+        if counted {
+            o.row.public.record_count += 1;
+            o.row
+                .coverage_sum
+                .add(&coverage_element(&record.hash, occurrence));
+        }
+        if supersedes.is_some() {
+            o.row.public.version_count += 1;
+        }
+        if o.made
+            && let Some(native) = &record.native_id
+        {
+            o.natives.insert(native_key(native));
+        }
+        let a = &mut self.source.source.accounting;
+        let share = match class {
+            RecordClass::Messages => &mut a.messages,
+            RecordClass::Known => &mut a.known,
+            RecordClass::Unknown => &mut a.unknown,
+            RecordClass::Duplicate => &mut a.duplicate,
+        };
+        share.records += 1;
+        share.bytes += record.span.len;
+        if class != RecordClass::Duplicate {
+            take_facts(&mut o.row.public, &record.facts, record.time_ms);
+        }
+        if class == RecordClass::Messages
+            && let Disposition::Messages(messages) = &record.disposition
+        {
+            self.put_messages(at, id, messages)?;
+        }
+        Ok(())
+    }
+
+    fn put_messages(&mut self, at: usize, record: i64, parts: &[Message]) -> rusqlite::Result<()> {
+        let o = &mut self.open[at];
+        for (part, m) in (0i64..).zip(parts) {
+            let hash = put(
+                &mut self.insert_message,
+                &MESSAGES,
+                &[
+                    ValueRef::Integer((record << PART_BITS) | part),
+                    ValueRef::Integer(o.row.id),
+                    text(names::role(m.role)),
+                    text(names::kind(m.kind)),
+                    text(&m.text),
+                    opt_text(m.tool_name.as_deref()),
+                    opt_text(m.call_id.as_deref()),
+                    opt_text(m.model.as_deref()),
+                    opt_int(m.is_error.map(i64::from)),
+                ],
+            )?;
+            o.row.rows_sum.add(&hash);
+            o.row.public.message_count += 1;
+            self.source.source.accounting.message_count += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SourceAppend<'_, '_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // Fails only when SQLite has rolled back by itself.
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+fn new_source(id: i64, capture: &CaptureRef<'_>) -> SourceRow {
+    SourceRow {
+        id,
+        source: ArchivedSource {
+            key: capture.key,
+            source_id: capture.source_id.to_owned(),
+            provider: capture.provider,
+            path: capture.path.to_path_buf(),
+            main_session: None,
+            epoch: 1,
+            parsed_seq: capture.seq,
+            captured_len: capture.len,
+            accounting: Accounting::default(),
+        },
+        next_offset: 0,
+        next_line: 1,
+        state: Vec::new(),
+        tail_line: None,
+        skips_sum: DigestSum::ZERO,
+    }
+}
+
+fn take_facts(c: &mut Conversation, facts: &Facts, time_ms: Option<i64>) {
+    for (slot, value) in [
+        (&mut c.title, &facts.title),
+        (&mut c.workspace, &facts.workspace),
+        (&mut c.parent_session, &facts.parent_session),
+        (&mut c.harness_version, &facts.harness_version),
+    ] {
+        if value.is_some() && slot != value {
+            slot.clone_from(value);
+        }
+    }
+    if let Some(t) = time_ms {
+        c.started_ms = Some(c.started_ms.map_or(t, |s| s.min(t)));
+        c.ended_ms = Some(c.ended_ms.map_or(t, |e| e.max(t)));
+    }
+}

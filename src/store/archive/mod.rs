@@ -1,0 +1,36 @@
+//! The archive: one SQLite database a generation, every row hashed, every commit chained.
+
+mod append;
+mod identity;
+mod names;
+mod place;
+mod reader;
+mod rows;
+mod schema;
+mod state;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod writer;
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use crate::error::Error;
+use crate::store::sqlite;
+
+pub use append::{CaptureRef, Cursor, SourceAppend};
+pub use identity::conversation_id;
+pub use reader::{ArchiveReader, Counts, Listing};
+pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
+pub use verify::{ArchiveFinding, FindingKind, VerifySummary, verify_deep, verify_generation};
+pub use writer::{ArchiveWriter, Head, WriterState};
+
+/// Bits of a message id that hold the part's number.
+const PART_BITS: u32 = 24;
+
+fn failed(conn: &Connection, doing: &str, e: rusqlite::Error) -> Error {
+    let path = conn.path().map(PathBuf::from).unwrap_or_default();
+    sqlite::failed(doing, &path, e)
+}

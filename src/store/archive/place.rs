@@ -1,0 +1,483 @@
+//! Where a record belongs: which conversation or branch, and whether it is new there.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::OptionalExtension;
+
+use super::append::SourceAppend;
+use super::identity;
+use super::rows::{get_digest, get_u64, to_i64};
+use super::schema::CONVERSATIONS;
+use super::state::ConversationRow;
+use super::writer::insert;
+use crate::model::conversation::{ArchivedSource, Conversation};
+use crate::model::digest::{Digest, DigestSum};
+use crate::model::record::{Disposition, ParsedRecord};
+
+/// What a record is to the conversation it was put in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    /// A record that the conversation did not have.
+    New,
+    /// A newer version of the record with this row id.
+    Version(i64),
+    /// The same bytes again in the same source: told apart by their occurrence, shown once.
+    Fold(i64),
+    /// A copy of what another source, or an earlier epoch, brought.
+    Copy { original: i64, key: i64 },
+}
+
+/// A conversation as this append knows it.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub row: ConversationRow,
+    /// Revision that was read; the commit compares it.
+    pub revision: u64,
+    /// Positions of the conversation that this source holds.
+    pub held: u64,
+    /// Whether no other source, and no earlier epoch of this one, has rows in it.
+    pub alone: bool,
+    /// Whether this append made it.
+    pub made: bool,
+    /// Whether `occurrences` knows every row of this source's epoch.
+    pub complete: bool,
+    /// Hash (its first half) → how often this source's stream held it. 36 bytes a record at most.
+    pub occurrences: HashMap<[u8; 16], u32>,
+    /// Hashes of native ids put in by this append, while `made`.
+    pub natives: HashSet<u64>,
+    /// Row ids this append added.
+    pub first: i64,
+    pub last: i64,
+}
+
+impl SourceAppend<'_, '_> {
+    pub(super) fn place_and_put(&mut self, record: &ParsedRecord) -> rusqlite::Result<()> {
+        if self.source.source.main_session.is_none() {
+            self.source.source.main_session = Some(record.session.clone());
+        }
+        let mut at = self.route(&record.session)?;
+        loop {
+            if let Some((found, occurrence, place)) = self.known(at, record)? {
+                return self.put_record(found, record, occurrence, place);
+            }
+            let o = &self.open[at];
+            if o.held == o.row.position_count || !self.may_diverge(record) {
+                let occurrence = self.count(at, &record.hash)?;
+                return self.put_record(at, record, occurrence, Place::New);
+            }
+            at = self.branch(at, record)?;
+        }
+    }
+
+    /// Records that only carry facts about a session, and records of a session that this file is
+    /// not about, are no sign that two files went different ways.
+    fn may_diverge(&self, record: &ParsedRecord) -> bool {
+        self.is_main(&record.session) && is_positional(record)
+    }
+
+    fn is_main(&self, session: &str) -> bool {
+        self.source.source.main_session.as_deref() == Some(session)
+    }
+
+    /// Looks for the record in conversation `at` and, when it carries an id, in those it branched
+    /// off. Only a known record changes the occurrence counts.
+    fn known(
+        &mut self,
+        at: usize,
+        record: &ParsedRecord,
+    ) -> rusqlite::Result<Option<(usize, u64, Place)>> {
+        let mut here = at;
+        loop {
+            let occurrence = self.occurrences(here, &record.hash)? + 1;
+            if !self.open[here].alone
+                && let Some((key, original)) = self.find_key(here, &record.hash, occurrence)?
+            {
+                self.count(here, &record.hash)?;
+                return Ok(Some((here, occurrence, Place::Copy { original, key })));
+            }
+            let identified = record.native_id.is_some() || record.time_ms.is_some();
+            if occurrence > 1
+                && identified
+                && let Some((_, original)) = self.find_key(here, &record.hash, 1)?
+            {
+                self.count(here, &record.hash)?;
+                return Ok(Some((here, occurrence, Place::Fold(original))));
+            }
+            let Some(native) = &record.native_id else {
+                return Ok(None);
+            };
+            if let Some(older) = self.find_native(here, native)? {
+                self.count(here, &record.hash)?;
+                return Ok(Some((here, occurrence, Place::Version(older))));
+            }
+            match self.open[here].row.branch_of {
+                Some(parent) => here = self.open_row(parent)?,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Counts what this source holds of the conversation. A position is a record that every file
+    /// of the session should have: versions share one, folded copies and facts have none, and
+    /// records that only other sessions' files brought have none until a file of the session
+    /// itself brings them.
+    pub(super) fn keep_positions(
+        &mut self,
+        at: usize,
+        record: &ParsedRecord,
+        occurrence: u64,
+        place: Place,
+    ) -> rusqlite::Result<()> {
+        let main = self.is_main(&record.session);
+        let positional = is_positional(record);
+        match place {
+            Place::Fold(_) => {}
+            _ if !positional => {}
+            Place::New if main => {
+                self.open[at].held += 1;
+                self.open[at].row.position_count += 1;
+            }
+            Place::New => self.open[at].row.guest_count += 1,
+            Place::Version(_) | Place::Copy { .. } if !main => {}
+            Place::Version(_) => {
+                if !self.holds_native(at, record)? {
+                    self.open[at].held += 1;
+                }
+            }
+            Place::Copy { key, .. } => {
+                let versions = self.open[at].row.public.version_count > 0;
+                let had = self.source.source.epoch > 1 && self.holds_key(at, record, occurrence)?
+                    || versions && self.holds_native(at, record)?;
+                if had || self.is_fold(key)? {
+                    return Ok(());
+                }
+                self.open[at].held += 1;
+                if self.open[at].row.guest_count > 0 && self.only_guests(at, record, occurrence)? {
+                    self.open[at].row.guest_count -= 1;
+                    self.open[at].row.position_count += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_fold(&self, key: i64) -> rusqlite::Result<bool> {
+        self.conn
+            .prepare_cached("SELECT duplicate_of IS NOT NULL FROM records WHERE id=?1")?
+            .query_row([key], |r| r.get(0))
+    }
+
+    /// Whether this source already has a record with this native id in the conversation.
+    fn holds_native(&self, at: usize, record: &ParsedRecord) -> rusqlite::Result<bool> {
+        let Some(native) = &record.native_id else {
+            return Ok(false);
+        };
+        self.conn
+            .prepare_cached(
+                "SELECT 1 FROM records WHERE conversation=?1 AND native_id=?2 AND source=?3 LIMIT 1",
+            )?
+            .exists((self.open[at].row.id, native, self.source.id))
+    }
+
+    /// Whether this source, in any epoch, already has a row with this key.
+    fn holds_key(&self, at: usize, r: &ParsedRecord, occurrence: u64) -> rusqlite::Result<bool> {
+        self.conn
+            .prepare_cached(
+                "SELECT 1 FROM records WHERE conversation=?1 AND hash=?2 AND occurrence=?3 \
+                 AND source=?4 LIMIT 1",
+            )?
+            .exists((
+                self.open[at].row.id,
+                r.hash.0,
+                to_i64(occurrence),
+                self.source.id,
+            ))
+    }
+
+    /// Whether every row with this key comes from a file that is about another session.
+    fn only_guests(&self, at: usize, r: &ParsedRecord, occurrence: u64) -> rusqlite::Result<bool> {
+        let o = &self.open[at];
+        let main = self
+            .conn
+            .prepare_cached(
+                "SELECT 1 FROM records r JOIN sources s ON s.id=r.source WHERE r.conversation=?1 \
+                 AND r.hash=?2 AND r.occurrence=?3 AND s.main_session=?4 LIMIT 1",
+            )?
+            .exists((
+                o.row.id,
+                r.hash.0,
+                to_i64(occurrence),
+                &o.row.public.native_id,
+            ))?;
+        Ok(!main)
+    }
+
+    /// How often this source's stream of the conversation held the hash so far.
+    fn occurrences(&mut self, at: usize, hash: &Digest) -> rusqlite::Result<u64> {
+        let key = half(hash);
+        if let Some(n) = self.open[at].occurrences.get(&key) {
+            return Ok(u64::from(*n));
+        }
+        if self.open[at].complete {
+            return Ok(0);
+        }
+        let n: u32 = self
+            .conn
+            .prepare_cached(
+                "SELECT coalesce(max(occurrence),0) FROM records WHERE conversation=?1 AND hash=?2 \
+                 AND source=?3 AND epoch=?4",
+            )?
+            .query_row(
+                (
+                    self.open[at].row.id,
+                    hash.0,
+                    self.source.id,
+                    to_i64(self.source.source.epoch),
+                ),
+                |r| r.get(0),
+            )?;
+        self.open[at].occurrences.insert(key, n);
+        Ok(u64::from(n))
+    }
+
+    /// Counts one more occurrence and returns its number.
+    fn count(&mut self, at: usize, hash: &Digest) -> rusqlite::Result<u64> {
+        let n = self.occurrences(at, hash)?.saturating_add(1);
+        let stored = u32::try_from(n).unwrap_or(u32::MAX);
+        self.open[at].occurrences.insert(half(hash), stored);
+        Ok(n)
+    }
+
+    /// The row that holds a coverage key, and the row that holds its messages.
+    fn find_key(
+        &self,
+        at: usize,
+        hash: &Digest,
+        occurrence: u64,
+    ) -> rusqlite::Result<Option<(i64, i64)>> {
+        self.conn
+            .prepare_cached(
+                "SELECT id, coalesce(duplicate_of, id) FROM records WHERE conversation=?1 \
+                 AND hash=?2 AND occurrence=?3 AND counted=1",
+            )?
+            .query_row((self.open[at].row.id, hash.0, to_i64(occurrence)), |r| {
+                Ok((r.get(0)?, r.get(1)?))
+            })
+            .optional()
+    }
+
+    /// The newest record of the conversation with this native id.
+    fn find_native(&self, at: usize, native: &str) -> rusqlite::Result<Option<i64>> {
+        let o = &self.open[at];
+        if o.made && !o.natives.contains(&native_key(native)) {
+            return Ok(None);
+        }
+        self.conn
+            .prepare_cached(
+                "SELECT max(id) FROM records WHERE conversation=?1 AND native_id=?2 \
+                 AND duplicate_of IS NULL",
+            )?
+            .query_row((o.row.id, native), |r| r.get(0))
+    }
+
+    /// The conversation that this source's records of `session` go to: the deepest branch that it
+    /// already has a part in, else the conversation itself.
+    pub(super) fn route(&mut self, session: &str) -> rusqlite::Result<usize> {
+        if let Some(at) = self.routes.get(session) {
+            return Ok(*at);
+        }
+        let s = &self.source.source;
+        let id = identity::conversation_id(&s.source_id, s.provider, session);
+        let at = match ConversationRow::by_public(self.conn, &id)? {
+            None => {
+                let public = new_conversation(id, s, session);
+                self.make(public, None, None)?
+            }
+            Some(base) => {
+                let deepest = if self.source_is_new {
+                    None
+                } else {
+                    self.deepest(&base)?
+                };
+                self.open_row(deepest.unwrap_or(base.id))?
+            }
+        };
+        self.routes.insert(session.to_owned(), at);
+        Ok(at)
+    }
+
+    fn deepest(&self, base: &ConversationRow) -> rusqlite::Result<Option<i64>> {
+        let c = &base.public;
+        self.conn
+            .prepare_cached(
+                "SELECT id FROM conversations v WHERE native_id=?1 AND source_id=?2 AND provider=?3 \
+                 AND EXISTS (SELECT 1 FROM commit_conversations t WHERE t.conversation=v.id \
+                 AND t.source=?4) ORDER BY id DESC LIMIT 1",
+            )?
+            .query_row((&c.native_id, &c.source_id, c.provider.as_str(), self.source.id), |r| {
+                r.get(0)
+            })
+            .optional()
+    }
+
+    fn open_row(&mut self, id: i64) -> rusqlite::Result<usize> {
+        if let Some(at) = self.by_row.get(&id) {
+            return Ok(*at);
+        }
+        let row =
+            ConversationRow::by_id(self.conn, id)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        let held = self
+            .conn
+            .prepare_cached(
+                "SELECT held FROM commit_conversations WHERE conversation=?1 AND source=?2 \
+                 ORDER BY commit_number DESC LIMIT 1",
+            )?
+            .query_row((id, self.source.id), |r| get_u64(r, 0))
+            .optional()?;
+        let others = self
+            .conn
+            .prepare_cached(
+                "SELECT 1 FROM commit_conversations WHERE conversation=?1 AND source<>?2 LIMIT 1",
+            )?
+            .exists((id, self.source.id))?;
+        let open = Open {
+            revision: row.public.revision,
+            held: held.unwrap_or(0),
+            alone: !others && self.source.source.epoch == 1,
+            made: false,
+            // In an epoch that this append began, and in a conversation where this source has no
+            // rows, there are none to count.
+            complete: held.is_none() || self.before.is_none_or(|b| b.0 != self.source.source.epoch),
+            occurrences: HashMap::new(),
+            natives: HashSet::new(),
+            first: 0,
+            last: 0,
+            row,
+        };
+        Ok(self.push(open))
+    }
+
+    /// Goes to the branch of conversation `at` that begins with this record, made if need be.
+    fn branch(&mut self, at: usize, record: &ParsedRecord) -> rusqlite::Result<usize> {
+        let shared = self.last_shared(at)?;
+        let parent = &self.open[at].row;
+        let id = identity::branch_id(&parent.public.id, shared.as_ref(), &record.hash);
+        let parent_id = parent.id;
+        let to = match ConversationRow::by_public(self.conn, &id)? {
+            Some(row) => self.open_row(row.id)?,
+            None => {
+                let mut public = new_conversation(id, &self.source.source, &record.session);
+                public.branch_at = shared;
+                self.make(public, Some(parent_id), Some(record.hash))?
+            }
+        };
+        self.routes.insert(record.session.clone(), to);
+        Ok(to)
+    }
+
+    /// Hash of the last record that this source has in the conversation.
+    fn last_shared(&self, at: usize) -> rusqlite::Result<Option<Digest>> {
+        let o = &self.open[at];
+        let last = if o.last > 0 {
+            Some(o.last)
+        } else {
+            self.conn
+                .prepare_cached(
+                    "SELECT last_record FROM commit_conversations WHERE conversation=?1 \
+                     AND source=?2 ORDER BY commit_number DESC LIMIT 1",
+                )?
+                .query_row((o.row.id, self.source.id), |r| r.get(0))
+                .optional()?
+        };
+        let Some(last): Option<i64> = last else {
+            return Ok(None);
+        };
+        self.conn
+            .prepare_cached("SELECT hash FROM records WHERE id=?1")?
+            .query_row([last], |r| get_digest(r, 0))
+            .optional()
+    }
+
+    fn make(
+        &mut self,
+        public: Conversation,
+        branch_of: Option<i64>,
+        branch_hash: Option<Digest>,
+    ) -> rusqlite::Result<usize> {
+        let row = ConversationRow {
+            id: self.next.conversation,
+            public,
+            branch_of,
+            branch_hash,
+            row_count: 0,
+            position_count: 0,
+            guest_count: 0,
+            coverage_sum: DigestSum::ZERO,
+            rows_sum: DigestSum::ZERO,
+        };
+        self.next.conversation += 1;
+        row.with_values(|v| insert(self.conn, &CONVERSATIONS, v))?;
+        let open = Open {
+            revision: 0,
+            held: 0,
+            alone: true,
+            made: true,
+            complete: true,
+            occurrences: HashMap::new(),
+            natives: HashSet::new(),
+            first: 0,
+            last: 0,
+            row,
+        };
+        Ok(self.push(open))
+    }
+
+    fn push(&mut self, open: Open) -> usize {
+        let at = self.open.len();
+        self.by_row.insert(open.row.id, at);
+        self.open.push(open);
+        at
+    }
+}
+
+fn is_positional(record: &ParsedRecord) -> bool {
+    record.native_id.is_some()
+        || matches!(
+            record.disposition,
+            Disposition::Messages(_) | Disposition::Unknown
+        )
+}
+
+fn new_conversation(id: String, source: &ArchivedSource, session: &str) -> Conversation {
+    Conversation {
+        id,
+        source_id: source.source_id.clone(),
+        provider: source.provider,
+        native_id: session.to_owned(),
+        branch_of: None,
+        branch_at: None,
+        title: None,
+        workspace: None,
+        parent_session: None,
+        harness_version: None,
+        started_ms: None,
+        ended_ms: None,
+        revision: 0,
+        record_count: 0,
+        version_count: 0,
+        message_count: 0,
+        coverage_sum: Digest::default(),
+    }
+}
+
+fn half(hash: &Digest) -> [u8; 16] {
+    let mut half = [0u8; 16];
+    half.copy_from_slice(&hash.0[..16]);
+    half
+}
+
+pub(super) fn native_key(native: &str) -> u64 {
+    let mut key = [0u8; 8];
+    key.copy_from_slice(&Digest::of(native.as_bytes()).0[..8]);
+    u64::from_le_bytes(key)
+}

@@ -1,0 +1,509 @@
+//! The archive as a reader sees it: one snapshot, no trace.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::append::Cursor;
+use super::rows::{get_digest, get_u64, to_i64};
+use super::schema::{CONVERSATIONS, SOURCES};
+use super::state::{ConversationRow, SourceRow};
+use super::writer::{Head, check_header, holds_commit, read_head};
+use super::{PART_BITS, failed, names};
+use crate::disk::{ArchiveShared, Root};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::conversation::{
+    ArchivedMessage, ArchivedRecord, ArchivedSkip, ArchivedSource, Conversation, RecordClass,
+};
+use crate::model::digest::Digest;
+use crate::model::provider::Provider;
+use crate::model::record::{Message, Recovery, Span};
+use crate::model::source::SourceKey;
+use crate::store::generation::{self, Generation, Live};
+use crate::store::{layout, sqlite};
+
+/// How long a reader waits for a checkpoint to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The live archive, open for reading. What it shows does not change while it is open.
+#[derive(Debug)]
+pub struct ArchiveReader {
+    // Closed before the lock goes.
+    conn: Connection,
+    generation: Generation,
+    _lock: ArchiveShared,
+}
+
+/// Totals over the whole archive, from the rows of sources and conversations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sources.
+    pub sources: u64,
+    /// Conversations, branches included.
+    pub conversations: u64,
+    /// Branches.
+    pub branches: u64,
+    /// Coverage keys: distinct records of conversations.
+    pub records: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+/// Which conversations to list. Newest first, by the time of their last record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Only of this harness.
+    pub provider: Option<Provider>,
+    /// Only of this machine.
+    pub source_id: Option<String>,
+    /// How many at most.
+    pub limit: Option<u64>,
+    /// How many to leave out first.
+    pub offset: u64,
+}
+
+impl ArchiveReader {
+    /// Opens the live archive; `None` when none was ever made. Holds the archive lock shared.
+    ///
+    /// # Errors
+    /// What [`generation::locate`] says; `archive-corrupt` when the database or its header is
+    /// damaged; `lock-busy` when a checkpoint takes long; `io`.
+    pub fn open(root: &Root) -> Result<Option<Self>> {
+        let lock = ArchiveShared::acquire(root, PATIENCE)?;
+        let mut first = true;
+        loop {
+            let generation = match generation::locate(root) {
+                Ok(Live::Present(generation)) => generation,
+                Ok(Live::Never { .. }) => return Ok(None),
+                // A generation may be replaced and reclaimed between two looks.
+                Err(e) if first && e.kind() == ErrorKind::ArchiveMissing => {
+                    first = false;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let path = root.full(&layout::archive_db(generation.id.as_str()));
+            match sqlite::open_read(&path)? {
+                Some(conn) => {
+                    check_header(&conn, &generation.manifest)?;
+                    conn.execute_batch("BEGIN")
+                        .map_err(|e| failed(&conn, "read", e))?;
+                    return Ok(Some(ArchiveReader {
+                        conn,
+                        generation,
+                        _lock: lock,
+                    }));
+                }
+                None if first => first = false,
+                None => {
+                    return Err(Error::new(
+                        ErrorKind::ArchiveMissing,
+                        format!("{} is not there", path.display()),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The generation that is read.
+    #[must_use]
+    pub fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
+    /// The end of the commit chain. One row is read.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn head(&self) -> Result<Head> {
+        read_head(&self.conn)
+    }
+
+    /// Whether the archive holds this commit with this chain head. One row is read.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn holds_commit(&self, commit: u64, head: Digest) -> Result<bool> {
+        holds_commit(&self.conn, commit, head)
+    }
+
+    /// When the last commit was made, milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn last_commit_ms(&self) -> Result<Option<i64>> {
+        self.conn
+            .prepare_cached("SELECT at_ms FROM commits ORDER BY id DESC LIMIT 1")
+            .and_then(|mut s| s.query_row([], |r| r.get(0)).optional())
+            .map_err(|e| self.failed(e))
+    }
+
+    /// Totals; the cost grows with the number of sources and conversations alone.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn counts(&self) -> Result<Counts> {
+        let read = || -> rusqlite::Result<Counts> {
+            let sources = self
+                .conn
+                .query_row("SELECT count(*) FROM sources", [], |r| get_u64(r, 0))?;
+            self.conn.query_row(
+                "SELECT count(*), count(branch_of), coalesce(sum(record_count),0), \
+                 coalesce(sum(message_count),0) FROM conversations",
+                [],
+                |r| {
+                    Ok(Counts {
+                        sources,
+                        conversations: get_u64(r, 0)?,
+                        branches: get_u64(r, 1)?,
+                        records: get_u64(r, 2)?,
+                        messages: get_u64(r, 3)?,
+                    })
+                },
+            )
+        };
+        read().map_err(|e| self.failed(e))
+    }
+
+    /// Lists conversations and returns how many there are in all.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`, and whatever `f` returns.
+    pub fn conversations(
+        &self,
+        listing: &Listing,
+        f: &mut dyn FnMut(Conversation) -> Result<()>,
+    ) -> Result<u64> {
+        let filter = "WHERE (?1 IS NULL OR provider=?1) AND (?2 IS NULL OR source_id=?2)";
+        let provider = listing.provider.map(Provider::as_str);
+        let total = self
+            .conn
+            .query_row(
+                &format!("SELECT count(*) FROM conversations {filter}"),
+                (provider, &listing.source_id),
+                |r| get_u64(r, 0),
+            )
+            .map_err(|e| self.failed(e))?;
+        let sql = format!(
+            "SELECT {} FROM conversations {filter} ORDER BY ended_ms DESC, public_id LIMIT ?3 OFFSET ?4",
+            CONVERSATIONS.columns_sql()
+        );
+        let limit = listing.limit.map_or(-1, to_i64);
+        let params = (provider, &listing.source_id, limit, to_i64(listing.offset));
+        self.each(&sql, params, ConversationRow::read, &mut |row| {
+            f(self.public(row)?)
+        })?;
+        Ok(total)
+    }
+
+    /// The conversation that `name` names: an id, a native id, or the beginning of an id or native
+    /// id (six characters at least). `None` when there is none.
+    ///
+    /// # Errors
+    /// `ambiguous-name` when several are named, with their ids in the context;
+    /// `archive-corrupt`, `io`.
+    pub fn find(&self, name: &str) -> Result<Option<Conversation>> {
+        if let Some(row) =
+            ConversationRow::by_public(&self.conn, name).map_err(|e| self.failed(e))?
+        {
+            return self.public(row).map(Some);
+        }
+        // The conversation itself comes before its branches, so a native id names it.
+        let columns = CONVERSATIONS.columns_sql();
+        let exact = format!(
+            "SELECT {columns} FROM conversations WHERE native_id=?1 AND branch_of IS NULL LIMIT 8"
+        );
+        let prefix = format!(
+            "SELECT {columns} FROM conversations WHERE substr(public_id,1,length(?1))=?1 \
+             OR (branch_of IS NULL AND substr(native_id,1,length(?1))=?1) LIMIT 8"
+        );
+        for sql in [exact, prefix] {
+            if sql.contains("substr") && name.chars().count() < 6 {
+                break;
+            }
+            let mut found = Vec::new();
+            self.each(&sql, [name], ConversationRow::read, &mut |row| {
+                found.push(self.public(row)?);
+                Ok(())
+            })?;
+            match found.len() {
+                0 => {}
+                1 => return Ok(found.pop()),
+                _ => {
+                    let ids: Vec<&str> = found.iter().map(|c| c.id.as_str()).collect();
+                    return Err(Error::new(
+                        ErrorKind::AmbiguousName,
+                        format!("{name:?} names more than one session"),
+                    )
+                    .with_hint("Use one of the ids.")
+                    .with_context("ids", ids.join(" ")));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The branches of a conversation, oldest first.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn branches(&self, id: &str) -> Result<Vec<Conversation>> {
+        let parent = self.row_id(id)?;
+        let sql = format!(
+            "SELECT {} FROM conversations WHERE native_id=(SELECT native_id FROM conversations \
+             WHERE id=?1) AND branch_of=?1 ORDER BY id",
+            CONVERSATIONS.columns_sql()
+        );
+        let mut found = Vec::new();
+        self.each(&sql, [parent], ConversationRow::read, &mut |row| {
+            found.push(self.public(row)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Streams the messages of a conversation in the order of their commits.
+    ///
+    /// # Errors
+    /// `not-found` when there is no such conversation; `archive-corrupt`, `io`, and whatever `f`
+    /// returns.
+    pub fn messages(
+        &self,
+        id: &str,
+        f: &mut dyn FnMut(ArchivedMessage) -> Result<()>,
+    ) -> Result<()> {
+        let sql = format!(
+            "SELECT r.hash, r.occurrence, m.id, r.native_id, r.native_parent, r.time_ms, m.role, \
+             m.kind, m.text, m.tool_name, m.call_id, m.model, m.is_error, s.source_key, r.seq, \
+             r.offset, r.len, \
+             EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id) \
+             FROM records r CROSS JOIN messages m CROSS JOIN sources s \
+             WHERE r.id BETWEEN ?2 AND ?3 AND r.conversation=?1 AND r.duplicate_of IS NULL \
+             AND m.id BETWEEN r.id<<{PART_BITS} AND (r.id<<{PART_BITS})+{} \
+             AND s.id=r.source ORDER BY r.id, m.id",
+            (1u64 << PART_BITS) - 1
+        );
+        self.runs(id, &sql, read_message, f)
+    }
+
+    /// Streams the raw records of a conversation, the copies in every source included.
+    ///
+    /// # Errors
+    /// As [`ArchiveReader::messages`].
+    pub fn records(&self, id: &str, f: &mut dyn FnMut(ArchivedRecord) -> Result<()>) -> Result<()> {
+        let sql = format!(
+            "SELECT {RECORD_COLUMNS} FROM records r CROSS JOIN sources s \
+             WHERE r.id BETWEEN ?2 AND ?3 AND r.conversation=?1 AND s.id=r.source ORDER BY r.id"
+        );
+        self.runs(id, &sql, read_record, f)
+    }
+
+    /// The sources that hold records of a conversation, in the order in which they brought them.
+    ///
+    /// # Errors
+    /// As [`ArchiveReader::messages`].
+    pub fn sources_of(&self, id: &str) -> Result<Vec<ArchivedSource>> {
+        let conversation = self.row_id(id)?;
+        let sql = format!(
+            "SELECT {} FROM sources WHERE id IN (SELECT source FROM commit_conversations \
+             WHERE conversation=?1) ORDER BY (SELECT min(commit_number) FROM commit_conversations \
+             WHERE conversation=?1 AND source=sources.id)",
+            SOURCES.columns_sql()
+        );
+        let mut found = Vec::new();
+        self.each(&sql, [conversation], SourceRow::read, &mut |row| {
+            found.push(row.source);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// One source; `None` when the archive never read it.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn source(&self, key: SourceKey) -> Result<Option<ArchivedSource>> {
+        let row = SourceRow::find(&self.conn, key).map_err(|e| self.failed(e))?;
+        Ok(row.map(|r| r.source))
+    }
+
+    /// How far a source was read; `None` when it never was.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn cursor(&self, key: SourceKey) -> Result<Option<Cursor>> {
+        let row = SourceRow::find(&self.conn, key).map_err(|e| self.failed(e))?;
+        Ok(row.map(Cursor::from_row))
+    }
+
+    /// Streams every source in the order of their first commit.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`, and whatever `f` returns.
+    pub fn for_each_source(&self, f: &mut dyn FnMut(ArchivedSource) -> Result<()>) -> Result<()> {
+        let sql = format!("SELECT {} FROM sources ORDER BY id", SOURCES.columns_sql());
+        self.each(&sql, [], SourceRow::read, &mut |row| f(row.source))
+    }
+
+    /// Streams what was skipped in a source, in file order within each capture.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`, and whatever `f` returns.
+    pub fn skips(
+        &self,
+        key: SourceKey,
+        f: &mut dyn FnMut(ArchivedSkip) -> Result<()>,
+    ) -> Result<()> {
+        let sql = "SELECT k.epoch, k.seq, k.offset, k.len, k.line, k.reason FROM skips k \
+                   WHERE k.source=(SELECT id FROM sources WHERE source_key=?1) ORDER BY k.id";
+        self.each(
+            sql,
+            [key.0],
+            |r| {
+                Ok(ArchivedSkip {
+                    epoch: get_u64(r, 0)?,
+                    seq: get_u64(r, 1)?,
+                    span: Span {
+                        offset: get_u64(r, 2)?,
+                        len: get_u64(r, 3)?,
+                    },
+                    line: get_u64(r, 4)?,
+                    reason: word(r, 5, names::to_reason)?,
+                })
+            },
+            f,
+        )
+    }
+
+    /// Row id of a conversation.
+    fn row_id(&self, id: &str) -> Result<i64> {
+        self.conn
+            .prepare_cached("SELECT id FROM conversations WHERE public_id=?1")
+            .and_then(|mut s| s.query_row([id], |r| r.get(0)).optional())
+            .map_err(|e| self.failed(e))?
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::NotFound,
+                    format!("the archive holds no session {id}"),
+                )
+            })
+    }
+
+    /// Runs `sql` over the ranges of record ids that hold a conversation's records, in order. So a
+    /// stream needs neither an index by conversation nor a sort.
+    fn runs<T>(
+        &self,
+        id: &str,
+        sql: &str,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+        f: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let conversation = self.row_id(id)?;
+        self.each(
+            "SELECT first_record, last_record FROM commit_conversations WHERE conversation=?1 \
+             ORDER BY commit_number, id",
+            [conversation],
+            |r| Ok((r.get::<_, i64>(0)?, r.get::<_, i64>(1)?)),
+            &mut |(first, last)| self.each(sql, (conversation, first, last), read, f),
+        )
+    }
+
+    fn each<T, P: rusqlite::Params>(
+        &self,
+        sql: &str,
+        params: P,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+        f: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let mut statement = self.conn.prepare_cached(sql).map_err(|e| self.failed(e))?;
+        let mut rows = statement.query(params).map_err(|e| self.failed(e))?;
+        while let Some(row) = rows.next().map_err(|e| self.failed(e))? {
+            f(read(row).map_err(|e| self.failed(e))?)?;
+        }
+        Ok(())
+    }
+
+    fn public(&self, row: ConversationRow) -> Result<Conversation> {
+        let mut public = row.public;
+        if let Some(parent) = row.branch_of {
+            public.branch_of = self
+                .conn
+                .prepare_cached("SELECT public_id FROM conversations WHERE id=?1")
+                .and_then(|mut s| s.query_row([parent], |r| r.get(0)).optional())
+                .map_err(|e| self.failed(e))?;
+        }
+        Ok(public)
+    }
+
+    fn failed(&self, e: rusqlite::Error) -> Error {
+        failed(&self.conn, "read", e)
+    }
+}
+
+const RECORD_COLUMNS: &str = "s.source_key, r.epoch, r.seq, r.offset, r.len, r.line, r.hash, \
+    r.occurrence, r.counted, r.disposition, r.supersedes, r.recovery, r.record_type, r.native_id, \
+    r.native_parent, r.time_ms";
+
+fn read_record(r: &Row<'_>) -> rusqlite::Result<ArchivedRecord> {
+    Ok(ArchivedRecord {
+        source: SourceKey(r.get(0)?),
+        epoch: get_u64(r, 1)?,
+        seq: get_u64(r, 2)?,
+        span: Span {
+            offset: get_u64(r, 3)?,
+            len: get_u64(r, 4)?,
+        },
+        line: get_u64(r, 5)?,
+        hash: get_digest(r, 6)?,
+        occurrence: get_u64(r, 7)?,
+        counted: r.get(8)?,
+        class: word::<RecordClass>(r, 9, names::to_class)?,
+        is_version: r.get::<_, Option<i64>>(10)?.is_some(),
+        recovery: match r.get::<_, Option<String>>(11)? {
+            None => Recovery::Clean,
+            Some(_) => word(r, 11, names::to_recovery)?,
+        },
+        record_type: r.get(12)?,
+        native_id: r.get(13)?,
+        native_parent: r.get(14)?,
+        time_ms: r.get(15)?,
+    })
+}
+
+fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
+    Ok(ArchivedMessage {
+        record_hash: get_digest(r, 0)?,
+        occurrence: get_u64(r, 1)?,
+        part: get_u64(r, 2)? & ((1 << PART_BITS) - 1),
+        native_id: r.get(3)?,
+        native_parent: r.get(4)?,
+        time_ms: r.get(5)?,
+        message: Message {
+            role: word(r, 6, names::to_role)?,
+            kind: word(r, 7, names::to_kind)?,
+            text: r.get(8)?,
+            tool_name: r.get(9)?,
+            call_id: r.get(10)?,
+            model: r.get(11)?,
+            is_error: r.get(12)?,
+        },
+        source: SourceKey(r.get(13)?),
+        seq: get_u64(r, 14)?,
+        span: Span {
+            offset: get_u64(r, 15)?,
+            len: get_u64(r, 16)?,
+        },
+        superseded: r.get(17)?,
+    })
+}
+
+fn word<T>(row: &Row<'_>, i: usize, parse: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+    let text: String = row.get(i)?;
+    parse(&text).ok_or_else(|| {
+        rusqlite::Error::FromSqlConversionFailure(
+            i,
+            rusqlite::types::Type::Text,
+            format!("{text:?} is no word of this column").into(),
+        )
+    })
+}

@@ -1,0 +1,240 @@
+//! The two kinds of rows that change: a source's and a conversation's.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::rows::{
+    blob, get_digest, get_opt_digest, get_sum, get_u64, int, opt_blob, opt_int, opt_text, text,
+    to_i64,
+};
+use super::schema::{CONVERSATIONS, SOURCES};
+use crate::model::conversation::{Accounting, ArchivedSource, Conversation, Share};
+use crate::model::digest::{Digest, DigestSum};
+use crate::model::provider::Provider;
+use crate::model::record::Span;
+use crate::model::source::SourceKey;
+
+/// A row of `sources`.
+#[derive(Debug, Clone)]
+pub(super) struct SourceRow {
+    pub id: i64,
+    pub source: ArchivedSource,
+    pub next_offset: u64,
+    pub next_line: u64,
+    pub state: Vec<u8>,
+    pub tail_line: Option<u64>,
+    pub skips_sum: DigestSum,
+}
+
+impl SourceRow {
+    pub fn with_values<T>(&self, f: impl FnOnce(&[ValueRef<'_>]) -> T) -> T {
+        let s = &self.source;
+        let a = &s.accounting;
+        let skips = self.skips_sum.to_digest();
+        let tail = |v: Option<u64>| opt_int(v.map(to_i64));
+        f(&[
+            ValueRef::Integer(self.id),
+            ValueRef::Blob(&s.key.0),
+            text(&s.source_id),
+            text(s.provider.as_str()),
+            ValueRef::Blob(s.path.as_os_str().as_bytes()),
+            opt_text(s.main_session.as_deref()),
+            int(s.epoch),
+            int(s.parsed_seq),
+            int(s.captured_len),
+            int(self.next_offset),
+            int(self.next_line),
+            ValueRef::Blob(&self.state),
+            int(a.length),
+            int(a.messages.records),
+            int(a.messages.bytes),
+            int(a.known.records),
+            int(a.known.bytes),
+            int(a.unknown.records),
+            int(a.unknown.bytes),
+            int(a.duplicate.records),
+            int(a.duplicate.bytes),
+            int(a.skipped_bytes),
+            int(a.separator_bytes),
+            tail(a.tail.map(|t| t.offset)),
+            tail(a.tail.map(|t| t.len)),
+            tail(self.tail_line),
+            int(a.message_count),
+            int(a.skip_count),
+            blob(&skips),
+        ])
+    }
+
+    /// Reads a row selected with all columns of the table.
+    pub fn read(row: &Row<'_>) -> rusqlite::Result<SourceRow> {
+        let share = |i: usize| -> rusqlite::Result<Share> {
+            Ok(Share {
+                records: get_u64(row, i)?,
+                bytes: get_u64(row, i + 1)?,
+            })
+        };
+        let tail = match (
+            row.get::<_, Option<i64>>(23)?,
+            row.get::<_, Option<i64>>(24)?,
+        ) {
+            (Some(_), Some(_)) => Some(Span {
+                offset: get_u64(row, 23)?,
+                len: get_u64(row, 24)?,
+            }),
+            _ => None,
+        };
+        Ok(SourceRow {
+            id: row.get(0)?,
+            source: ArchivedSource {
+                key: SourceKey(row.get(1)?),
+                source_id: row.get(2)?,
+                provider: get_provider(row, 3)?,
+                path: PathBuf::from(OsString::from_vec(row.get(4)?)),
+                main_session: row.get(5)?,
+                epoch: get_u64(row, 6)?,
+                parsed_seq: get_u64(row, 7)?,
+                captured_len: get_u64(row, 8)?,
+                accounting: Accounting {
+                    length: get_u64(row, 12)?,
+                    messages: share(13)?,
+                    known: share(15)?,
+                    unknown: share(17)?,
+                    duplicate: share(19)?,
+                    skipped_bytes: get_u64(row, 21)?,
+                    separator_bytes: get_u64(row, 22)?,
+                    tail,
+                    message_count: get_u64(row, 26)?,
+                    skip_count: get_u64(row, 27)?,
+                },
+            },
+            next_offset: get_u64(row, 9)?,
+            next_line: get_u64(row, 10)?,
+            state: row.get(11)?,
+            tail_line: match row.get::<_, Option<i64>>(25)? {
+                Some(_) => Some(get_u64(row, 25)?),
+                None => None,
+            },
+            skips_sum: get_sum(row, 28)?,
+        })
+    }
+
+    pub fn find(conn: &Connection, key: SourceKey) -> rusqlite::Result<Option<SourceRow>> {
+        let sql = format!(
+            "SELECT {} FROM sources WHERE source_key=?1",
+            SOURCES.columns_sql()
+        );
+        conn.prepare_cached(&sql)?
+            .query_row([key.0], SourceRow::read)
+            .optional()
+    }
+}
+
+/// A row of `conversations`.
+#[derive(Debug, Clone)]
+pub(super) struct ConversationRow {
+    pub id: i64,
+    pub public: Conversation,
+    pub branch_of: Option<i64>,
+    pub branch_hash: Option<Digest>,
+    pub row_count: u64,
+    pub position_count: u64,
+    pub guest_count: u64,
+    pub coverage_sum: DigestSum,
+    pub rows_sum: DigestSum,
+}
+
+impl ConversationRow {
+    pub fn with_values<T>(&self, f: impl FnOnce(&[ValueRef<'_>]) -> T) -> T {
+        let c = &self.public;
+        let (coverage, rows) = (self.coverage_sum.to_digest(), self.rows_sum.to_digest());
+        f(&[
+            ValueRef::Integer(self.id),
+            text(&c.id),
+            text(&c.source_id),
+            text(c.provider.as_str()),
+            text(&c.native_id),
+            opt_int(self.branch_of),
+            opt_blob(c.branch_at.as_ref()),
+            opt_blob(self.branch_hash.as_ref()),
+            opt_text(c.title.as_deref()),
+            opt_text(c.workspace.as_deref()),
+            opt_text(c.parent_session.as_deref()),
+            opt_text(c.harness_version.as_deref()),
+            opt_int(c.started_ms),
+            opt_int(c.ended_ms),
+            int(c.revision),
+            int(c.record_count),
+            int(self.row_count),
+            int(self.position_count),
+            int(self.guest_count),
+            int(c.version_count),
+            int(c.message_count),
+            blob(&coverage),
+            blob(&rows),
+        ])
+    }
+
+    /// Reads a row selected with all columns of the table; `public.branch_of` stays empty.
+    pub fn read(row: &Row<'_>) -> rusqlite::Result<ConversationRow> {
+        Ok(ConversationRow {
+            id: row.get(0)?,
+            branch_of: row.get(5)?,
+            branch_hash: get_opt_digest(row, 7)?,
+            row_count: get_u64(row, 16)?,
+            position_count: get_u64(row, 17)?,
+            guest_count: get_u64(row, 18)?,
+            coverage_sum: get_sum(row, 21)?,
+            rows_sum: get_sum(row, 22)?,
+            public: Conversation {
+                id: row.get(1)?,
+                source_id: row.get(2)?,
+                provider: get_provider(row, 3)?,
+                native_id: row.get(4)?,
+                branch_of: None,
+                branch_at: get_opt_digest(row, 6)?,
+                title: row.get(8)?,
+                workspace: row.get(9)?,
+                parent_session: row.get(10)?,
+                harness_version: row.get(11)?,
+                started_ms: row.get(12)?,
+                ended_ms: row.get(13)?,
+                revision: get_u64(row, 14)?,
+                record_count: get_u64(row, 15)?,
+                version_count: get_u64(row, 19)?,
+                message_count: get_u64(row, 20)?,
+                coverage_sum: get_digest(row, 21)?,
+            },
+        })
+    }
+
+    pub fn by_public(conn: &Connection, id: &str) -> rusqlite::Result<Option<ConversationRow>> {
+        let sql = format!(
+            "SELECT {} FROM conversations WHERE public_id=?1",
+            CONVERSATIONS.columns_sql()
+        );
+        conn.prepare_cached(&sql)?
+            .query_row([id], ConversationRow::read)
+            .optional()
+    }
+
+    pub fn by_id(conn: &Connection, id: i64) -> rusqlite::Result<Option<ConversationRow>> {
+        let sql = format!(
+            "SELECT {} FROM conversations WHERE id=?1",
+            CONVERSATIONS.columns_sql()
+        );
+        conn.prepare_cached(&sql)?
+            .query_row([id], ConversationRow::read)
+            .optional()
+    }
+}
+
+pub(super) fn get_provider(row: &Row<'_>, i: usize) -> rusqlite::Result<Provider> {
+    let word: String = row.get(i)?;
+    word.parse().map_err(|e| {
+        rusqlite::Error::FromSqlConversionFailure(i, rusqlite::types::Type::Text, Box::new(e))
+    })
+}

@@ -1,0 +1,257 @@
+//! Generations: each archive lives in a folder of its own, and `CURRENT` names the live one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Capture, EntryKind, Root};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::archive::SCHEMA_VERSION;
+use crate::store::layout;
+
+/// Layout version of a generation's folder and manifest.
+pub const FORMAT: u32 = 1;
+
+/// Names one generation: `g` and eight digits.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GenerationId(String);
+
+impl GenerationId {
+    /// The id with number `n`.
+    #[must_use]
+    pub fn numbered(n: u32) -> Self {
+        GenerationId(format!("g{n:08}"))
+    }
+
+    /// The id, if `text` is one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix('g')?;
+        (digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit()))
+            .then(|| GenerationId(text.to_owned()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn number(&self) -> u32 {
+        self.0[1..].parse().unwrap_or(0)
+    }
+}
+
+impl std::fmt::Display for GenerationId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for GenerationId {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        GenerationId::parse(&text).ok_or_else(|| format!("{text:?} is no generation id"))
+    }
+}
+
+impl From<GenerationId> for String {
+    fn from(id: GenerationId) -> String {
+        id.0
+    }
+}
+
+/// What a generation says about itself, in `manifest.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Layout version.
+    pub format: u32,
+    /// The archive that all its generations belong to.
+    pub archive_id: String,
+    /// This generation.
+    pub generation: GenerationId,
+    /// Schema version of its database.
+    pub schema_version: i64,
+    /// When it was made, milliseconds since the Unix epoch.
+    pub created_ms: i64,
+    /// Version of the program that made it.
+    pub cass_version: String,
+}
+
+/// The live generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Generation {
+    /// Its id, from `CURRENT`.
+    pub id: GenerationId,
+    /// Its manifest.
+    pub manifest: Manifest,
+}
+
+/// What a data directory holds, as far as one look at `CURRENT` tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Live {
+    /// No archive was ever made here. `mirror` tells whether captures were.
+    Never {
+        /// Whether a mirror is there.
+        mirror: bool,
+    },
+    /// `CURRENT` names this generation and its database file is there.
+    Present(Generation),
+}
+
+/// Finds the live generation. Writes nothing.
+///
+/// # Errors
+/// `foreign-archive` when another program's archive lies at the root; `archive-missing` when one
+/// existed and is gone; `archive-unreadable` when `CURRENT` or the manifest is damaged;
+/// `schema-too-new` when a newer version of this program made it; `io`.
+pub fn locate(root: &Root) -> Result<Live> {
+    let Some(bytes) = root.read(layout::CURRENT, 4096)? else {
+        if root.exists(layout::ARCHIVE_DB)? {
+            return Err(Error::new(
+                ErrorKind::ForeignArchive,
+                format!(
+                    "{} belongs to another program",
+                    root.full(layout::ARCHIVE_DB).display()
+                ),
+            )
+            .with_hint("Name another data directory with --data-dir; nothing was written here."));
+        }
+        if root.file_len(layout::COVERAGE)?.is_some_and(|len| len > 0) {
+            return Err(missing(
+                root,
+                "CURRENT is gone, but the coverage ledger names an archive",
+            ));
+        }
+        return Ok(Live::Never {
+            mirror: root.exists(layout::MIRROR)?,
+        });
+    };
+    let id = std::str::from_utf8(&bytes)
+        .ok()
+        .and_then(|t| t.strip_suffix('\n'))
+        .and_then(GenerationId::parse)
+        .ok_or_else(|| unreadable(root, layout::CURRENT, "names no generation"))?;
+    let manifest = match manifest(root, &id) {
+        Ok(Some(manifest)) => manifest,
+        Ok(None) if root.exists(&layout::archive_db(id.as_str()))? => {
+            return Err(unreadable(
+                root,
+                &layout::manifest(id.as_str()),
+                "is not there",
+            ));
+        }
+        Ok(None) => {
+            return Err(missing(
+                root,
+                &format!("{id}, which CURRENT names, is gone"),
+            ));
+        }
+        Err(e) => return Err(e),
+    };
+    if !root.exists(&layout::archive_db(id.as_str()))? {
+        return Err(missing(
+            root,
+            &format!("the database of {id}, which CURRENT names, is gone"),
+        ));
+    }
+    Ok(Live::Present(Generation { id, manifest }))
+}
+
+/// The manifest of a generation; `None` when there is none.
+///
+/// # Errors
+/// `archive-unreadable` when it is damaged or names another generation; `schema-too-new`; `io`.
+pub fn manifest(root: &Root, id: &GenerationId) -> Result<Option<Manifest>> {
+    let rel = layout::manifest(id.as_str());
+    let Some(bytes) = root.read(&rel, 1 << 20)? else {
+        return Ok(None);
+    };
+    // The version comes first: the rest of a newer manifest may be anything.
+    #[derive(Deserialize)]
+    struct Versions {
+        format: u32,
+        schema_version: i64,
+    }
+    let versions: Versions = serde_json::from_slice(&bytes)
+        .map_err(|e| unreadable(root, &rel, "is damaged").with_source(e))?;
+    if versions.format > FORMAT || versions.schema_version > SCHEMA_VERSION {
+        return Err(Error::new(
+            ErrorKind::SchemaTooNew,
+            format!(
+                "{} was made by a newer cass: format {}, schema {}; this one knows {FORMAT} and {SCHEMA_VERSION}",
+                root.full(&rel).display(),
+                versions.format,
+                versions.schema_version,
+            ),
+        )
+        .with_hint("Run a newer cass."));
+    }
+    let manifest: Manifest = serde_json::from_slice(&bytes)
+        .map_err(|e| unreadable(root, &rel, "is damaged").with_source(e))?;
+    if &manifest.generation != id {
+        return Err(unreadable(root, &rel, "names another generation"));
+    }
+    Ok(Some(manifest))
+}
+
+/// Every generation folder, oldest first.
+///
+/// # Errors
+/// `io` or `permission-denied`.
+pub fn folders(root: &Root) -> Result<Vec<GenerationId>> {
+    let entries = root.list(layout::GENERATIONS)?.unwrap_or_default();
+    Ok(entries
+        .iter()
+        .filter(|e| e.kind == EntryKind::Dir)
+        .filter_map(|e| GenerationId::parse(&e.name))
+        .collect())
+}
+
+/// The id behind the last one in use.
+///
+/// # Errors
+/// `io` or `permission-denied`.
+pub fn next_id(root: &Root) -> Result<GenerationId> {
+    let last = folders(root)?.last().map_or(0, GenerationId::number);
+    Ok(GenerationId::numbered(last.saturating_add(1)))
+}
+
+/// Writes the manifest of a generation that is being staged.
+///
+/// # Errors
+/// `no-space`, `permission-denied`, `io`.
+pub fn write_manifest(cap: Capture<'_>, manifest: &Manifest) -> Result<()> {
+    let mut bytes = serde_json::to_vec_pretty(manifest).map_err(|e| {
+        Error::new(ErrorKind::Internal, "a manifest can't be written as JSON").with_source(e)
+    })?;
+    bytes.push(b'\n');
+    cap.replace(&layout::manifest(manifest.generation.as_str()), &bytes)
+}
+
+/// Makes a verified generation the live one: the only promotion step.
+///
+/// # Errors
+/// `no-space`, `permission-denied`, `io`; the old one is then still live.
+pub fn set_current(cap: Capture<'_>, id: &GenerationId) -> Result<()> {
+    cap.replace(layout::CURRENT, format!("{id}\n").as_bytes())
+}
+
+fn missing(root: &Root, what: &str) -> Error {
+    Error::new(
+        ErrorKind::ArchiveMissing,
+        format!(
+            "the archive in {} is missing: {what}",
+            root.path().display()
+        ),
+    )
+    .with_hint("The raw mirror is not touched; captures go on. Rebuild or restore the archive.")
+}
+
+fn unreadable(root: &Root, rel: &str, what: &str) -> Error {
+    Error::new(
+        ErrorKind::ArchiveUnreadable,
+        format!("{} {what}", root.full(rel).display()),
+    )
+    .with_context("path", rel)
+}

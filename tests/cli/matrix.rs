@@ -1,0 +1,333 @@
+//! Every command in every state of its surroundings: one document, a truthful exit, no hang.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::sandbox::{Run, Sandbox, every_command, finish};
+
+/// What every run must keep to, whatever it did.
+fn one_document(run: &Run, what: &str) -> serde_json::Value {
+    let value = run.document();
+    let failed = value.get("err").is_some();
+    assert!(
+        !(run.code == 0 && failed),
+        "{what}: exit 0 with err: {value}"
+    );
+    assert!(!run.stderr.contains("a bug"), "{what}: {}", run.stderr);
+    value
+}
+
+fn json(mut words: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    words.push("--json".into());
+    words
+}
+
+#[test]
+fn where_nothing_was_ever_done() {
+    let sandbox = Sandbox::new();
+    for words in every_command() {
+        let run = sandbox.run(json(words.clone()));
+        one_document(&run, &format!("{words:?}"));
+        if words[0] != "index" {
+            assert!(
+                !sandbox.data().exists(),
+                "{words:?} made the data directory"
+            );
+        }
+    }
+    for words in [
+        &["sessions", "list"][..],
+        &["sessions", "show", "x"],
+        &["export", "x", "--format", "json"],
+        &["mirror", "verify"],
+        &["mirror", "get", "/x", "-o", "f"],
+    ] {
+        let run = Sandbox::new().run(words.iter().chain(&["--json"]));
+        assert_eq!(run.code, 3, "{words:?}");
+        let value = run.document();
+        assert_eq!(value["err"]["kind"], "not-initialized");
+        assert_eq!(
+            value["recommended_commands"][0]["argv"],
+            serde_json::json!(["cass", "index"])
+        );
+    }
+}
+
+#[test]
+fn where_an_archive_was_and_is_gone() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.data()).unwrap();
+    std::fs::write(sandbox.data().join("coverage.jsonl"), "").unwrap();
+    for words in [
+        &["sessions", "list"][..],
+        &["health"],
+        &["export", "x", "--format", "raw"],
+    ] {
+        let run = sandbox.run(words.iter().chain(&["--json"]));
+        let value = one_document(&run, &format!("{words:?}"));
+        assert_eq!(run.code, 1, "{value}");
+        let mutating = words[0] == "export";
+        assert_eq!(value["status"], if mutating { "failed" } else { "error" });
+    }
+}
+
+#[test]
+fn where_another_program_keeps_its_archive() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.data()).unwrap();
+    std::fs::write(sandbox.data().join("agent_search.db"), "theirs").unwrap();
+    for words in [
+        &["sessions", "list"][..],
+        &["sessions", "show", "x"],
+        &["health"],
+    ] {
+        let run = sandbox.run(words.iter().chain(&["--json"]));
+        one_document(&run, &format!("{words:?}"));
+        assert_eq!(run.code, 6, "{words:?}");
+    }
+    assert_eq!(
+        std::fs::read(sandbox.data().join("agent_search.db")).unwrap(),
+        b"theirs"
+    );
+}
+
+#[test]
+fn where_another_process_writes() {
+    let sandbox = Sandbox::new();
+    let root = cass::disk::Root::open_or_create(&sandbox.data()).unwrap();
+    let lock = cass::disk::WriterLock::acquire(root, "index", 1).unwrap();
+    let before = sandbox.names();
+    let run = sandbox.run(["health", "--json"]);
+    let value = one_document(&run, "health");
+    assert_eq!(value["writer_active"], true);
+    assert_eq!(value["owner"]["pid"], std::process::id());
+    assert_eq!(value["owner"]["command"], "index");
+    drop(lock);
+    let value = sandbox.run(["health", "--json"]).document();
+    assert_eq!(value["writer_active"], false);
+    assert_eq!(sandbox.names(), before, "looking left a trace");
+}
+
+#[test]
+fn where_the_data_directory_is_a_file() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.data(), "no folder").unwrap();
+    for words in every_command() {
+        let run = sandbox.run(json(words.clone()));
+        let value = one_document(&run, &format!("{words:?}"));
+        if words[0] == "sessions" {
+            assert_ne!(run.code, 0, "{value}");
+        }
+    }
+    assert_eq!(std::fs::read(sandbox.data()).unwrap(), b"no folder");
+}
+
+#[test]
+fn without_a_home() {
+    let sandbox = Sandbox::new();
+    for words in every_command() {
+        let mut command = sandbox.command(json(words.clone()));
+        command.env_remove("HOME").env_remove("CASS_DATA_DIR");
+        let run = finish(command.output().unwrap());
+        one_document(&run, &format!("{words:?}"));
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_reason_to_complain() {
+    let sandbox = Sandbox::new();
+    for words in every_command() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = sandbox.command(json(words.clone()));
+        command.stdout(OwnedFd::from(writer)).stderr(Stdio::piped());
+        let run = finish(command.spawn().unwrap().wait_with_output().unwrap());
+        assert_eq!(run.stderr, "", "{words:?}");
+        assert!(run.code >= 0, "{words:?} was killed");
+    }
+}
+
+#[test]
+fn a_closed_stdout_does_not_hang_or_crash() {
+    let sandbox = Sandbox::new();
+    for words in every_command() {
+        let mut command = std::process::Command::new("/bin/sh");
+        command
+            .args([
+                "-c",
+                "exec \"$0\" \"$@\" >&- 2>/dev/null",
+                env!("CARGO_BIN_EXE_cass"),
+            ])
+            .args(json(words.clone()))
+            .env_clear()
+            .env("HOME", sandbox.home())
+            .env("CASS_DATA_DIR", sandbox.data())
+            .current_dir(sandbox.cwd())
+            .stdin(Stdio::null());
+        let run = finish(command.output().unwrap());
+        assert!(run.code >= 0, "{words:?} was killed");
+    }
+}
+
+#[test]
+fn nobody_waits_for_stdin() {
+    let sandbox = Sandbox::new();
+    let begun = Instant::now();
+    for words in every_command() {
+        // Open and silent for as long as the command runs.
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = sandbox.command(json(words.clone()));
+        command
+            .stdin(OwnedFd::from(reader))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let run = finish(command.spawn().unwrap().wait_with_output().unwrap());
+        drop(writer);
+        one_document(&run, &format!("{words:?}"));
+    }
+    // Far above what they need, far below what a wait would take.
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_stdout_is_told() {
+    let sandbox = Sandbox::new();
+    for words in every_command() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = sandbox.command(json(words.clone()));
+        command.stdout(full).stderr(Stdio::piped());
+        let run = finish(command.spawn().unwrap().wait_with_output().unwrap());
+        assert_eq!(run.code, 9, "{words:?}");
+        assert!(
+            run.stderr.contains("stdout could not be written"),
+            "{words:?}: {}",
+            run.stderr
+        );
+    }
+}
+
+#[test]
+fn a_large_document_comes_whole_through_a_slow_pipe() {
+    let sandbox = Sandbox::new();
+    let whole = sandbox.run(["introspect", "--json"]).stdout;
+    assert!(
+        whole.len() > 1 << 16,
+        "not larger than a pipe: {}",
+        whole.len()
+    );
+    for non_blocking in [false, true] {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        if non_blocking {
+            // As some parents leave it: the flag is shared by both processes' ends.
+            let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+            rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+        }
+        let mut command = sandbox.command(["introspect", "--json"]);
+        let mut child = command.stdout(OwnedFd::from(writer)).spawn().unwrap();
+        drop(command);
+        let mut got = Vec::new();
+        let mut part = [0u8; 1000];
+        loop {
+            match reader.read(&mut part).unwrap() {
+                0 => break,
+                n => got.extend_from_slice(&part[..n]),
+            }
+        }
+        assert!(child.wait().unwrap().success());
+        assert!(got == whole, "{} of {} bytes", got.len(), whole.len());
+    }
+}
+
+#[test]
+fn a_signal_ends_a_command_whose_reader_does_not_read() {
+    let sandbox = Sandbox::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = sandbox.command(["introspect", "--json"]);
+    let mut child = command.stdout(OwnedFd::from(writer)).spawn().unwrap();
+    drop(command);
+    let mut first = [0u8; 1];
+    (&reader).read_exact(&mut first).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let begun = Instant::now();
+    // It has begun to write and the pipe is smaller than the document.
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "it still runs");
+        std::thread::yield_now();
+    };
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(status.signal(), Some(15));
+}
+
+#[test]
+fn quiet_says_nothing_and_json_is_compact_where_no_terminal_is() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.run(["health", "--quiet"]);
+    assert_eq!(
+        (run.code, run.stdout.len(), run.stderr.as_str()),
+        (0, 0, "")
+    );
+    let run = sandbox.run(["health", "--json"]);
+    assert_eq!(run.stdout.iter().filter(|b| **b == b'\n').count(), 1);
+}
+
+#[test]
+fn two_hundred_runs_give_the_same_bytes() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.run(["introspect", "--commands", "--json"]).stdout;
+    for _ in 0..20 {
+        let runs: Vec<_> = (0..10)
+            .map(|_| {
+                sandbox
+                    .command(["introspect", "--commands", "--json"])
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for run in runs {
+            assert_eq!(finish(run.wait_with_output().unwrap()).stdout, first);
+        }
+    }
+}
+
+#[test]
+fn a_named_data_dir_is_in_every_recommended_command() {
+    let sandbox = Sandbox::new();
+    let dir = sandbox.cwd().join("-a dir; with 'traps'\n");
+    let mut arg = std::ffi::OsString::from("--data-dir=");
+    arg.push(&dir);
+    let run = sandbox.run([arg, "health".into(), "--json".into()]);
+    let value = run.document();
+    let argv = value["recommended_commands"][0]["argv"].as_array().unwrap();
+    assert_eq!(argv[1], format!("--data-dir={}", dir.display()));
+    // A relative one is made absolute: the command may be run elsewhere.
+    let run = sandbox.run(["--data-dir", "rel", "health", "--json"]);
+    let expected = std::fs::canonicalize(sandbox.cwd()).unwrap().join("rel");
+    let value = run.document();
+    let word = value["recommended_commands"][0]["argv"][1]
+        .as_str()
+        .unwrap();
+    assert_eq!(word, format!("--data-dir={}", expected.display()));
+}
+
+#[test]
+fn no_document_shows_the_home_folder() {
+    let sandbox = Sandbox::new();
+    for words in every_command() {
+        let mut command = sandbox.command(json(words.clone()));
+        command.env_remove("CASS_DATA_DIR");
+        let run = finish(command.output().unwrap());
+        let home = sandbox.home();
+        let text = String::from_utf8_lossy(&run.stdout);
+        assert!(!text.contains(home.to_str().unwrap()), "{words:?}: {text}");
+        assert!(!run.stderr.contains(home.to_str().unwrap()), "{words:?}");
+    }
+}
