@@ -6,52 +6,30 @@ use super::args::{CheckArgs, Detail, FailOn};
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
-use crate::error::{Error, ErrorKind, Result};
-use crate::model::check::CheckFacts;
-use crate::model::finding::{CheckId, CheckResult, Severity};
+use crate::disk::{Journal, Root};
+use crate::doctor::check::{CheckRequest, Checked, check as doctor_check};
+use crate::error::Result;
+use crate::model::finding::{CheckOutcome, Severity};
 use crate::report::check::{CheckBody, CheckReason, CheckStatus, DetailLevel, FailOnLevel};
 use crate::report::envelope::{Report, Status};
 use crate::report::{CheckRun, check_report};
+use crate::store::attestation::{self, Attestation};
 
 /// Milliseconds, unless `--budget-ms` or `--deep` is given.
 const DEFAULT_BUDGET_MS: u64 = 8000;
 
-/// What the core is asked for.
-#[derive(Debug, Clone)]
-#[allow(dead_code)] // read by the core
-pub(super) struct CheckRequest {
-    /// The checks to run, in the order of the list.
-    pub(super) checks: Vec<CheckId>,
-    /// Whether to read and verify everything.
-    pub(super) deep: bool,
-    /// Whether to keep an attestation.
-    pub(super) record: bool,
-    /// Time allowed, from now on.
-    pub(super) budget: Option<Duration>,
-}
-
-/// What the core gives back. It never fails as a whole: what could not be read is a finding.
-#[derive(Debug)]
-pub(super) struct Checked {
-    /// What ran; the rest is listed as skipped.
-    pub(super) results: Vec<CheckResult>,
-    /// What else was learnt.
-    pub(super) facts: CheckFacts,
-    /// Whether the budget ran out.
-    pub(super) timed_out: bool,
-}
-
 pub(super) fn run(ctx: &Context, args: &CheckArgs) -> Result<Report<CheckBody>> {
     let budget_ms = args.budget_ms.or((!args.deep).then_some(DEFAULT_BUDGET_MS));
-    let chosen =
-        |id: &CheckId| (args.only.is_empty() || args.only.contains(id)) && !args.skip.contains(id);
     let request = CheckRequest {
-        checks: CheckId::ALL.iter().copied().filter(chosen).collect(),
+        only: args.only.clone(),
+        skip: args.skip.clone(),
         deep: args.deep,
-        record: args.record,
         budget: budget_ms.map(Duration::from_millis),
     };
-    let checked = core(ctx, &request)?;
+    let mut checked = doctor_check(&ctx.env, &request, &ctx.interrupt);
+    if args.record && checked.refusal.is_none() {
+        record(ctx, &mut checked)?;
+    }
     ctx.progress.end();
     let run = CheckRun {
         fail_on: match args.fail_on {
@@ -71,23 +49,43 @@ pub(super) fn run(ctx: &Context, args: &CheckArgs) -> Result<Report<CheckBody>> 
         timed_out: checked.timed_out,
         interrupted: ctx.interrupt.pending(),
         now_ms: ctx.env.now_ms(),
-        asked: request.checks,
+        asked: request.checks(),
     };
-    Ok(check_report(
-        checked.results,
-        checked.facts,
-        &run,
-        &ctx.site,
-    ))
+    let report = check_report(checked.results, checked.facts, &run, &ctx.site);
+    Ok(match checked.refusal {
+        Some(error) => report.failing(&error, false, &ctx.site),
+        None => report,
+    })
 }
 
-/// CALL SITE: doctor check. Uses `ctx.env`, `ctx.interrupt` (ends early and gives what it has),
-/// `&ctx.progress`, `ctx.begun` (the budget counts from there).
-fn core(_ctx: &Context, _request: &CheckRequest) -> Result<Checked> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "doctor check is not part of this build",
-    ))
+/// Keeps the result as a dated attestation.
+fn record(ctx: &Context, checked: &mut Checked) -> Result<()> {
+    let Some(root) = Root::open(ctx.env.data_dir())? else {
+        return Ok(());
+    };
+    let errors = checked
+        .results
+        .iter()
+        .flat_map(|r| &r.findings)
+        .filter(|f| f.severity == Severity::Error)
+        .count();
+    let unsure = checked.timed_out
+        || checked.interrupted.is_some()
+        || checked.results.iter().any(|r| matches!(r.outcome, CheckOutcome::Unknown { .. }));
+    let a = &checked.facts.archive;
+    let attestation = Attestation {
+        format: 1,
+        at_ms: ctx.env.now_ms(),
+        clean: errors == 0 && !unsure,
+        archive_id: a.archive_id.clone(),
+        generation: a.generation.clone(),
+        commit: a.commit,
+        head: a.head.clone(),
+        errors: u64::try_from(errors).unwrap_or(u64::MAX),
+        captures: checked.facts.mirror.captures,
+    };
+    checked.facts.recorded = Some(attestation::write(Journal::new(&root), attestation)?);
+    Ok(())
 }
 
 impl Human for CheckBody {

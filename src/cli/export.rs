@@ -9,11 +9,15 @@ use super::emit::{Human, Output};
 use super::export_json::JsonExport;
 use super::page::{Page, count, size};
 use super::place;
+use super::write_out::hand_out;
 use crate::disk::{HandOut, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::path::PathText;
 use crate::report::envelope::Report;
-use crate::report::export::{ExportBody, ExportFormat, ExportedFile, MAX_FILES};
+use crate::report::export::{
+    ExportBody, ExportFormat, ExportMessage, ExportSession, ExportedFile, MAX_FILES,
+};
+use crate::store::session_files::{SessionFile, session_files};
 
 pub(super) fn run(ctx: &Context, args: &ExportArgs, out: &Output) -> u8 {
     match (args.format, &args.output) {
@@ -34,28 +38,77 @@ fn raw(ctx: &Context, args: &ExportArgs) -> Result<Report<ExportBody>> {
     Ok(Report::ok(body))
 }
 
-/// CALL SITE: export --format raw. Hands the newest capture of every source of the session out
-/// below `args.output` (a folder named by the session's id when absent), each file under its own
-/// name, through `disk::HandOut`. `ctx.interrupt.check()?` between files.
-fn raw_core(_ctx: &Context, _root: &Root, _args: &ExportArgs) -> Result<ExportBody> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "export --format raw is not part of this build",
-    ))
+fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody> {
+    let archive = place::archive(root)?;
+    let session = place::session(&archive, &args.id)?;
+    let mirror = place::mirror(root)?;
+    let files = session_files(&archive, &mirror, &session)?;
+    let folder = args.output.clone().unwrap_or_else(|| PathBuf::from(&session.id));
+    let folder = std::path::absolute(&folder).unwrap_or(folder);
+    let mut body = ExportBody {
+        id: session.id,
+        format: ExportFormat::Raw,
+        output: PathText::new(&folder),
+        files: Vec::new(),
+        files_total: 0,
+        bytes_total: 0,
+    };
+    for (file, name) in files.iter().zip(names(&files)) {
+        ctx.interrupt.check()?;
+        let target = folder.join(&name);
+        if let Some(parent) = target.parent() {
+            HandOut::create_dir(parent)?;
+        }
+        let content = mirror.open_content(file.capture.recipe, file.capture.len)?;
+        hand_out(content, &target, file.capture.len, file.capture.hash)?;
+        body.bytes_total += file.capture.len;
+        body.files.push(ExportedFile {
+            path: PathText::new(&target),
+            bytes: file.capture.len,
+            blake3: file.capture.hash.to_hex(),
+            source: Some(file.source.key.to_string()),
+            seq: Some(file.capture.seq),
+        });
+    }
+    Ok(body)
 }
 
-/// CALL SITE: export --format json. Calls `sink.session` once, then `sink.message` for each
-/// message in order. `ctx.interrupt.check()?` now and then. `not-found` before the first call.
+/// Where each file goes below the folder: under its own name. Two of one name go into folders
+/// named by their source's key, and an older version of a rewritten file carries its number.
+fn names(files: &[SessionFile]) -> Vec<PathBuf> {
+    let plain: Vec<PathBuf> = files
+        .iter()
+        .map(|f| {
+            let mut name = f.source.path.file_name().unwrap_or_default().to_owned();
+            if f.superseded {
+                name.push(format!(".capture-{}", f.capture.seq));
+            }
+            PathBuf::from(name)
+        })
+        .collect();
+    plain
+        .iter()
+        .zip(files)
+        .map(|(name, file)| match plain.iter().filter(|n| *n == name).count() {
+            1 => name.clone(),
+            _ => PathBuf::from(file.source.key.to_string()).join(name),
+        })
+        .collect()
+}
+
 fn json_core<W: std::io::Write>(
-    _ctx: &Context,
-    _root: &Root,
-    _args: &ExportArgs,
-    _sink: &mut JsonExport<W>,
+    ctx: &Context,
+    root: &Root,
+    args: &ExportArgs,
+    sink: &mut JsonExport<W>,
 ) -> Result<()> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "export --format json is not part of this build",
-    ))
+    let archive = place::archive(root)?;
+    let session = place::session(&archive, &args.id)?;
+    sink.session(&ExportSession::from(&session))?;
+    archive.messages(&session.id, &mut |message| {
+        ctx.interrupt.check()?;
+        sink.message(&ExportMessage::from(message))
+    })
 }
 
 fn json_file(ctx: &Context, args: &ExportArgs, file: &Path) -> Result<Report<ExportBody>> {

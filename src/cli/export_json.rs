@@ -159,13 +159,8 @@ mod tests {
             is_error: None,
             native_id: None,
             native_parent: None,
-            supersedes: None,
-            locator: Locator {
-                source: "k".into(),
-                offset: 0,
-                len: 1,
-                line: 1,
-            },
+            superseded: false,
+            locator: Locator { source: "k".into(), seq: 1, offset: 0, len: 1 },
         }
     }
 

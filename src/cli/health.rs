@@ -4,13 +4,14 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page};
 use crate::disk::{Root, writer_owner};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::report::check::OwnerBlock;
 use crate::report::envelope::Report;
 use crate::report::health::{
     ArchiveHealth, CommitsHealth, DataDirState, HealthBody, MirrorHealth, health_report,
 };
-use crate::store::layout;
+use crate::store::archive::ArchiveReader;
+use crate::store::{coverage, layout};
 
 pub(super) fn run(ctx: &Context) -> Result<Report<HealthBody>> {
     let mut body = HealthBody {
@@ -50,7 +51,7 @@ fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
         };
     }
     match &body.generation {
-        Some(generation) => (body.archive, body.commits) = core(ctx, root, generation),
+        Some(_) => (body.archive, body.commits) = core(root),
         None if promised => {
             (body.archive, body.commits) = (ArchiveHealth::Missing, CommitsHealth::Unknown);
         }
@@ -71,15 +72,41 @@ fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
     Ok(())
 }
 
-/// CALL SITE: health. Opens the archive of `generation` for reading, compares its last commit with
-/// the coverage ledger's last line (its tail alone), under 50 ms at any size. Never fails: what it
-/// can't tell is `unknown`. Until then only the archive's presence is known.
-fn core(_ctx: &Context, root: &Root, generation: &str) -> (ArchiveHealth, CommitsHealth) {
-    match root.file_len(&layout::archive_db(generation)) {
-        Ok(Some(_)) => (ArchiveHealth::Unknown, CommitsHealth::Unknown),
-        Ok(None) => (ArchiveHealth::Missing, CommitsHealth::Unknown),
-        Err(_) => (ArchiveHealth::Unreadable, CommitsHealth::Unknown),
-    }
+/// The archive by the open path of every reading command, and its last commit against the
+/// coverage ledger's last line. A few rows are read, at any size.
+fn core(root: &Root) -> (ArchiveHealth, CommitsHealth) {
+    let opened = ArchiveReader::open(root).and_then(|reader| match reader {
+        Some(reader) => reader.head().map(|head| Some((reader, head))),
+        None => Ok(None),
+    });
+    let (reader, head) = match opened {
+        Ok(Some(found)) => found,
+        Ok(None) => return (ArchiveHealth::Absent, CommitsHealth::None),
+        Err(e) => {
+            let health = match e.kind() {
+                ErrorKind::ArchiveMissing => ArchiveHealth::Missing,
+                ErrorKind::SchemaTooNew => ArchiveHealth::TooNew,
+                ErrorKind::LockBusy => ArchiveHealth::Unknown,
+                _ => ArchiveHealth::Unreadable,
+            };
+            return (health, CommitsHealth::Unknown);
+        }
+    };
+    let commits = match coverage::tail(root) {
+        Err(_) => CommitsHealth::Unknown,
+        Ok(None) if head.commit == 0 => CommitsHealth::None,
+        Ok(None) => CommitsHealth::LedgerBehind,
+        Ok(Some(tail)) => {
+            let (_, promised, promised_head) = tail.line.promise();
+            match reader.holds_commit(promised, promised_head) {
+                Ok(true) if head.commit > promised => CommitsHealth::LedgerBehind,
+                Ok(true) => CommitsHealth::Equal,
+                Ok(false) => CommitsHealth::Lost,
+                Err(_) => CommitsHealth::Unknown,
+            }
+        }
+    };
+    (ArchiveHealth::Opens, commits)
 }
 
 /// The generation that `CURRENT` names, if it names one in the form that this program writes.

@@ -5,6 +5,8 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::index::index;
+use crate::ingest::watch::Watch;
 use crate::report::envelope::{Report, Status};
 use crate::report::index::{IndexBody, index_report};
 
@@ -16,14 +18,28 @@ pub(super) fn run(ctx: &Context, args: &IndexArgs) -> Result<Report<IndexBody>> 
     Ok(index_report(body, error.as_ref(), &ctx.site))
 }
 
-/// CALL SITE: index. Gives what was done, and the error that ended or limited it (a signal, an
-/// unusable archive, failed sources); `Err` alone when nothing was done (lock, no room).
-/// Uses `ctx.env`, `ctx.interrupt`, `&ctx.progress`.
-fn core(_ctx: &Context, _args: &IndexArgs) -> Result<(IndexBody, Option<Error>)> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "index is not part of this build",
-    ))
+fn core(ctx: &Context, args: &IndexArgs) -> Result<(IndexBody, Option<Error>)> {
+    let watch = Watch { progress: &ctx.progress, interrupt: &ctx.interrupt };
+    let mut outcome = index(&ctx.env, args.full, watch)?;
+    let mut error = outcome.archive_error.take();
+    if let Some(signal) = ctx.interrupt.pending().filter(|_| outcome.stopped()) {
+        error = Some(signal.error());
+    }
+    let failed = outcome.failed_sources();
+    if error.is_none() && failed > 0 {
+        error = Some(
+            Error::new(
+                ErrorKind::SourcesFailed,
+                format!("{} could not be read", count(to_u64(failed), "source", "sources")),
+            )
+            .with_hint("The others are safe; see failures, then run the command again."),
+        );
+    }
+    Ok((IndexBody::from(&outcome), error))
+}
+
+fn to_u64(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
 }
 
 impl Human for IndexBody {

@@ -1,5 +1,6 @@
 //! `cass mirror verify`, `cass mirror list`, `cass mirror get`
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -8,12 +9,22 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
 use super::place;
+use super::write_out::hand_out;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::group::MEMBERS;
+use crate::model::path::PathText;
+use crate::model::verdict::MirrorState;
+use crate::report::check::MirrorBlock;
 use crate::report::envelope::Report;
 use crate::report::mirror::{
-    MirrorGetBody, MirrorListBody, MirrorVerifyBody, mirror_verify_report,
+    CaptureEntry, MirrorGetBody, MirrorListBody, MirrorProblemEntry, MirrorSource,
+    MirrorVerifyBody, mirror_verify_report,
 };
+use crate::store::mirror::{CaptureLine, MirrorReader, SourceIdent};
+
+/// Problems kept in full; more are counted.
+const KEPT: usize = 1000;
 
 pub(super) fn verify(ctx: &Context, args: &MirrorVerifyArgs) -> Result<Report<MirrorVerifyBody>> {
     let root = place::with_mirror(&ctx.env)?;
@@ -26,19 +37,47 @@ pub(super) fn verify(ctx: &Context, args: &MirrorVerifyArgs) -> Result<Report<Mi
     ))
 }
 
-/// CALL SITE: mirror verify. Fills everything; problems may be more than the document lists (the
-/// caller cuts), but need not be all, if `problems_total` counts them. `complete` is false when
-/// `ctx.interrupt` ended it early. A damaged object is a problem, never an `Err`.
-fn verify_core(_ctx: &Context, _root: &Root, _args: &MirrorVerifyArgs) -> Result<MirrorVerifyBody> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "mirror verify is not part of this build",
-    ))
+fn verify_core(ctx: &Context, root: &Root, args: &MirrorVerifyArgs) -> Result<MirrorVerifyBody> {
+    let mirror = place::mirror(root)?;
+    let (mut problems, mut total, mut lost, mut harm) = (Vec::new(), 0u64, false, false);
+    let mut stop = || ctx.interrupt.pending().is_some();
+    let summary = mirror.verify(args.deep, &mut stop, &mut |p| {
+        total += 1;
+        lost |= p.kind.loses_capture();
+        harm |= !p.kind.harmless();
+        // What costs a capture is kept before what does not.
+        if problems.len() < KEPT || p.kind.loses_capture() && problems.len() < 2 * KEPT {
+            problems.push(MirrorProblemEntry::from(p));
+        }
+    })?;
+    let status = if lost {
+        MirrorState::Corrupt
+    } else if harm {
+        MirrorState::Degraded
+    } else if args.deep && summary.complete {
+        MirrorState::Ok
+    } else {
+        MirrorState::Unverified
+    };
+    let mut raw_mirror = MirrorBlock::new(status);
+    raw_mirror.sources = Some(summary.sources);
+    raw_mirror.captures = Some(summary.captures);
+    raw_mirror.packs = Some(summary.packs);
+    Ok(MirrorVerifyBody {
+        deep: args.deep,
+        raw_mirror,
+        objects: summary.objects,
+        verified_bytes: summary.bytes,
+        complete: summary.complete,
+        problems,
+        problems_total: total,
+        problems_truncated: false,
+    })
 }
 
 pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<MirrorListBody>> {
     let root = place::with_mirror(&ctx.env)?;
-    let mut body = list_core(ctx, &root, args)?;
+    let mut body = list_core(&root, args)?;
     body.truncated = u64::try_from(body.captures.len()).unwrap_or(u64::MAX) < body.total;
     if body.truncated {
         let argv = [
@@ -56,39 +95,86 @@ pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<Mirror
     Ok(Report::ok(body))
 }
 
-/// CALL SITE: mirror list. `args.source` is a key or a path; `ambiguous-name` (keys in the context)
-/// when several sources have the path. Fills `captures` (newest first, at most `args.limit`) and
-/// `total`.
-fn list_core(_ctx: &Context, _root: &Root, _args: &MirrorListArgs) -> Result<MirrorListBody> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "mirror list is not part of this build",
-    ))
+fn list_core(root: &Root, args: &MirrorListArgs) -> Result<MirrorListBody> {
+    let mirror = place::mirror(root)?;
+    let source = place::source(&mirror, &args.source)?;
+    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let mut newest: VecDeque<CaptureLine> = VecDeque::new();
+    let mut total = 0;
+    mirror.captures(source.key, &mut |line| {
+        total += 1;
+        newest.push_front(line);
+        newest.truncate(limit);
+        Ok(())
+    })?;
+    Ok(MirrorListBody {
+        source: MirrorSource::from(&source),
+        captures: newest.iter().map(CaptureEntry::from).collect(),
+        total,
+        truncated: false,
+        detail_argv: None,
+    })
 }
 
 pub(super) fn get(ctx: &Context, args: &MirrorGetArgs) -> Result<Report<MirrorGetBody>> {
     let wanted = Wanted::read(&args.source, args.seq)?;
     let root = place::with_mirror(&ctx.env)?;
-    get_core(ctx, &root, &wanted, args).map(Report::ok)
+    get_core(&root, &wanted, args).map(Report::ok)
 }
 
-/// CALL SITE: mirror get. Writes `args.output` through `disk::HandOut`, verifies the content's
-/// BLAKE3 before it publishes (`verify-failed` otherwise: nothing is left).
-fn get_core(
-    _ctx: &Context,
-    _root: &Root,
-    _wanted: &Wanted,
-    _args: &MirrorGetArgs,
-) -> Result<MirrorGetBody> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "mirror get is not part of this build",
-    ))
+fn get_core(root: &Root, wanted: &Wanted, args: &MirrorGetArgs) -> Result<MirrorGetBody> {
+    let mirror = place::mirror(root)?;
+    let (source, member) = match place::source(&mirror, &wanted.source) {
+        Ok(source) => (source, args.member.clone()),
+        // The path of a sidecar names the member of its database's capture.
+        Err(e) if e.kind() == ErrorKind::NotFound && args.member.is_none() => {
+            by_sidecar(&mirror, &wanted.source).ok_or(e)?
+        }
+        Err(e) => return Err(e),
+    };
+    let gone = |what: String| {
+        Error::new(ErrorKind::NotFound, what)
+            .with_hint("List the captures.")
+            .with_hint_argv(["cass", "mirror", "list", &source.key.to_string()])
+    };
+    let seq = match wanted.seq {
+        Some(seq) => seq,
+        None => mirror.head(source.key)?.map_or(1, |h| h.seq),
+    };
+    let line = mirror
+        .capture(source.key, seq)?
+        .ok_or_else(|| gone(format!("{} has no capture {seq}", source.path.display())))?;
+    let (recipe, len, hash) = match &member {
+        None => (line.recipe, line.len, line.hash),
+        Some(name) => {
+            let m = line.group.iter().find(|m| m.name == *name).ok_or_else(|| {
+                gone(format!("capture {seq} of {} has no {name}", source.path.display()))
+            })?;
+            (m.recipe, m.len, m.hash)
+        }
+    };
+    let target = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
+    hand_out(mirror.open_content(recipe, len)?, &target, len, hash)?;
+    Ok(MirrorGetBody {
+        source: MirrorSource::from(&source),
+        seq,
+        member,
+        output: PathText::new(&target),
+        bytes: len,
+        blake3: hash.to_hex(),
+    })
+}
+
+fn by_sidecar(mirror: &MirrorReader<'_>, name: &OsStr) -> Option<(SourceIdent, Option<String>)> {
+    MEMBERS.iter().find_map(|suffix| {
+        let base = name.as_bytes().strip_suffix(suffix.as_bytes())?;
+        let source = place::source(mirror, OsStr::from_bytes(base)).ok()?;
+        Some((source, Some((*suffix).to_owned())))
+    })
 }
 
 /// `SOURCE[@SEQ]`, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(dead_code)] // read by the core
 pub(super) struct Wanted {
     /// Path or key.
     pub(super) source: OsString,

@@ -21,6 +21,7 @@ mod progress;
 pub mod sanitise;
 mod sessions;
 mod signal;
+mod write_out;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

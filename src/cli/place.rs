@@ -1,9 +1,16 @@
 //! What a command needs to find in the data directory before it begins.
 
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
 use crate::disk::Root;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::conversation::Conversation;
+use crate::model::source::SourceKey;
+use crate::store::archive::ArchiveReader;
 use crate::store::layout;
+use crate::store::mirror::{MirrorReader, SourceIdent};
 
 /// Name of another program's archive, at the root of its data directory.
 const FOREIGN_DB: &str = layout::ARCHIVE_DB;
@@ -62,4 +69,74 @@ fn never(env: &Env) -> Error {
     )
     .with_hint("Index first.")
     .with_hint_argv(["cass", "index"])
+}
+
+/// The archive of a command that reads rows.
+///
+/// # Errors
+/// `not-initialized`, or why it can't be read.
+pub fn archive(root: &Root) -> Result<ArchiveReader> {
+    ArchiveReader::open(root)?.ok_or_else(|| {
+        Error::new(ErrorKind::NotInitialized, "no archive was made here yet")
+            .with_hint("Index first.")
+            .with_hint_argv(["cass", "index"])
+    })
+}
+
+/// The session that `name` names.
+///
+/// # Errors
+/// `not-found`; `ambiguous-name` with the ids in the context.
+pub fn session(archive: &ArchiveReader, name: &str) -> Result<Conversation> {
+    archive.find(name)?.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("no session is named {name:?}"))
+            .with_hint("List the sessions; six characters of an id are enough.")
+            .with_hint_argv(["cass", "sessions", "list"])
+    })
+}
+
+/// The mirror of a command that reads captures.
+///
+/// # Errors
+/// `not-initialized`, or why it can't be read.
+pub fn mirror(root: &Root) -> Result<MirrorReader<'_>> {
+    MirrorReader::open(root)?.ok_or_else(|| {
+        Error::new(ErrorKind::NotInitialized, "nothing was captured here yet")
+            .with_hint("Index first.")
+            .with_hint_argv(["cass", "index"])
+    })
+}
+
+/// The captured source that `name`, a key or a path, names.
+///
+/// # Errors
+/// `not-found`; `ambiguous-name` with the keys in the context when several harnesses or machines
+/// have the path.
+pub fn source(mirror: &MirrorReader<'_>, name: &OsStr) -> Result<SourceIdent> {
+    if let Some(key) = name.to_str().and_then(|t| t.parse::<SourceKey>().ok())
+        && let Some(head) = mirror.head(key)?
+    {
+        return Ok(head.ident);
+    }
+    let path = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
+    let mut found = mirror.resolve_path(&path)?;
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (Some(one), false) => {
+            found.push(one);
+            let keys: Vec<String> = found.iter().map(|s| s.key.to_string()).collect();
+            Err(Error::new(
+                ErrorKind::AmbiguousName,
+                format!("{} is captured as {} sources", path.display(), keys.len()),
+            )
+            .with_hint("Use one of the keys.")
+            .with_context("keys", keys.join(" ")))
+        }
+        (None, _) => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{} was never captured", path.display()),
+        )
+        .with_hint("A source is named by its path or its key; sessions show lists both.")
+        .with_hint_argv(["cass", "sessions", "list"])),
+    }
 }

@@ -6,14 +6,23 @@ use super::emit::Human;
 use super::page::{Mark, Page, count};
 use super::place;
 use crate::disk::Root;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::model::conversation::ArchivedSource;
 use crate::model::next::Next;
+use crate::model::path::PathText;
+use crate::model::verdict::SourceState;
 use crate::report::envelope::Report;
-use crate::report::sessions::{SessionRow, SessionsListBody, SessionsShowBody};
+use crate::report::sessions::{
+    Accounting, MAX_ROWS, SessionRow, SessionSkip, SessionSource, SessionsListBody,
+    SessionsShowBody,
+};
+use crate::sources::file::Stat;
+use crate::store::archive::Listing;
+use crate::store::mirror::MirrorReader;
 
 pub(super) fn list(ctx: &Context, args: &SessionsListArgs) -> Result<Report<SessionsListBody>> {
     let root = place::with_archive(&ctx.env)?;
-    let mut body = list_core(ctx, &root, args)?;
+    let mut body = list_core(&root, args)?;
     body.truncated = u64::try_from(body.sessions.len()).unwrap_or(u64::MAX) < body.total;
     if body.truncated {
         let mut argv = Next::SessionsList {
@@ -28,18 +37,24 @@ pub(super) fn list(ctx: &Context, args: &SessionsListArgs) -> Result<Report<Sess
     Ok(Report::ok(body))
 }
 
-/// CALL SITE: sessions list. Fills `sessions` (at most `args.limit`, newest end first, then id)
-/// and `total`.
-fn list_core(_ctx: &Context, _root: &Root, _args: &SessionsListArgs) -> Result<SessionsListBody> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "sessions list is not part of this build",
-    ))
+fn list_core(root: &Root, args: &SessionsListArgs) -> Result<SessionsListBody> {
+    let archive = place::archive(root)?;
+    let listing = Listing {
+        provider: args.provider,
+        limit: Some(args.limit),
+        ..Listing::default()
+    };
+    let mut sessions = Vec::new();
+    let total = archive.conversations(&listing, &mut |c| {
+        sessions.push(SessionRow::from(&c));
+        Ok(())
+    })?;
+    Ok(SessionsListBody { sessions, total, truncated: false, detail_argv: None })
 }
 
 pub(super) fn show(ctx: &Context, args: &SessionsShowArgs) -> Result<Report<SessionsShowBody>> {
     let root = place::with_archive(&ctx.env)?;
-    let body = show_core(ctx, &root, args)?;
+    let body = show_core(&root, args)?;
     let next = [Next::ExportRaw(body.session.id.clone())];
     let mut report = Report::ok(body).recommending(&next, &ctx.site);
     // A useful command, and still nothing that has to be done.
@@ -47,13 +62,75 @@ pub(super) fn show(ctx: &Context, args: &SessionsShowArgs) -> Result<Report<Sess
     Ok(report)
 }
 
-/// CALL SITE: sessions show. `not-found` for an unknown id, `ambiguous-name` for a beginning that
-/// several ids share (their ids in the context).
-fn show_core(_ctx: &Context, _root: &Root, _args: &SessionsShowArgs) -> Result<SessionsShowBody> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "sessions show is not part of this build",
-    ))
+fn show_core(root: &Root, args: &SessionsShowArgs) -> Result<SessionsShowBody> {
+    let archive = place::archive(root)?;
+    let session = place::session(&archive, &args.id)?;
+    let mirror = MirrorReader::open(root)?;
+    let (mut sources, mut skips, mut skips_total) = (Vec::new(), Vec::new(), 0);
+    let all = archive.sources_of(&session.id)?;
+    for source in &all {
+        archive.skips(source.key, &mut |skip| {
+            skips_total += 1;
+            if skips.len() < MAX_ROWS {
+                skips.push(SessionSkip {
+                    key: source.key.to_string(),
+                    offset: skip.span.offset,
+                    len: skip.span.len,
+                    line: skip.line,
+                    reason: skip.reason,
+                });
+            }
+            Ok(())
+        })?;
+        if sources.len() < MAX_ROWS {
+            sources.push(SessionSource {
+                key: source.key.to_string(),
+                path: PathText::new(&source.path),
+                state: state(source, mirror.as_ref())?,
+                captures: match &mirror {
+                    Some(mirror) => mirror.head(source.key)?.map_or(0, |h| h.seq),
+                    None => 0,
+                },
+                accounting: Accounting::from(&source.accounting),
+            });
+        }
+    }
+    sources.sort_by(|a, b| (&a.path, &a.key).cmp(&(&b.path, &b.key)));
+    let mut branches: Vec<String> =
+        archive.branches(&session.id)?.into_iter().map(|b| b.id).collect();
+    branches.sort();
+    Ok(SessionsShowBody {
+        harness_version: session.harness_version.clone(),
+        revision: session.revision,
+        records: session.record_count,
+        sources_total: u64::try_from(all.len()).unwrap_or(u64::MAX),
+        sources,
+        branches,
+        skips,
+        skips_total,
+        session: SessionRow::from(&session),
+    })
+}
+
+/// What became of a source since it was captured, by its metadata alone.
+fn state(source: &ArchivedSource, mirror: Option<&MirrorReader<'_>>) -> Result<SourceState> {
+    let meta = match std::fs::symlink_metadata(&source.path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(SourceState::Pruned),
+        Err(_) => return Ok(SourceState::Unreadable),
+    };
+    if meta.len() == 0 {
+        return Ok(SourceState::Empty);
+    }
+    let head = match mirror {
+        Some(mirror) => mirror.head(source.key)?,
+        None => None,
+    };
+    let stat = Stat::of(&meta);
+    let same = head.is_some_and(|h| {
+        (h.gate.size, h.gate.mtime_ns) == (stat.size, stat.mtime_ns) && h.seq == source.parsed_seq
+    });
+    Ok(if same { SourceState::Ok } else { SourceState::NewerThanArchive })
 }
 
 fn row(s: &SessionRow) -> String {

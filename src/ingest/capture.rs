@@ -12,6 +12,7 @@ use crate::ingest::group;
 use crate::ingest::watch::Watch;
 use crate::ingest::read::{self, StableReader, TRIES};
 use crate::model::digest::Digest;
+use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
 use crate::sources::config::Config;
 use crate::sources::file::Stat;
@@ -31,8 +32,12 @@ const RACY_NS: i64 = 20_000_000;
 /// Why a source could not be captured, or what else was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
+    /// The harness.
+    pub provider: Provider,
     /// The file.
     pub path: PathBuf,
+    /// What went wrong.
+    pub kind: ErrorKind,
     /// One sentence.
     pub message: String,
     /// Whether the session is at risk: an error, not a note.
@@ -42,6 +47,8 @@ pub struct Problem {
 /// One capture that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
+    /// The harness.
+    pub provider: Provider,
     /// The source.
     pub key: SourceKey,
     /// Number of the capture.
@@ -65,6 +72,8 @@ pub struct CaptureOutcome {
     pub reread: u64,
     /// Large databases left alone for now.
     pub deferred: u64,
+    /// Files and folders that a rule keeps out.
+    pub excluded: u64,
     /// Sources in the mirror that no longer lie where they were.
     pub gone: u64,
     /// Captures made.
@@ -192,7 +201,7 @@ fn discover(
                     match group::members_gate(&found) {
                         Ok(extra) => gate.extra = extra,
                         Err(e) => {
-                            out.problems.push(problem(&found.path, &e));
+                            out.problems.push(problem(found.provider, &found.path, &e));
                             return;
                         }
                     }
@@ -219,22 +228,22 @@ fn discover(
                 message,
             } => {
                 let (text, is_error) = match kind {
+                    Oddity::Excluded => {
+                        out.excluded += 1;
+                        return;
+                    }
                     Oddity::Link => ("a link; it is not followed", false),
                     Oddity::FollowedLink => ("a linked folder; it was followed once", false),
                     Oddity::LinkLoop => ("a link to a folder that was read already", false),
                     Oddity::Special => ("a FIFO, socket or device; it is not read", false),
                     Oddity::Unreadable => ("can't be read", true),
-                    Oddity::Excluded => ("excluded by the settings", false),
                 };
                 let message = match message {
                     Some(m) => format!("{text}: {m}"),
                     None => text.to_owned(),
                 };
-                out.problems.push(Problem {
-                    path,
-                    message,
-                    is_error,
-                });
+                let kind = ErrorKind::Unsupported;
+                out.problems.push(Problem { provider: root.provider, path, kind, message, is_error });
             }
         });
         out.roots.push((root, state, files));
@@ -431,6 +440,7 @@ fn settle(job: &Job, added: Result<(Added, bool)>, out: &mut CaptureOutcome) -> 
                 out.reread += 1;
             } else {
                 out.captured.push(Captured {
+                    provider: job.ident.provider,
                     key: job.ident.key,
                     seq: added.seq,
                     len: added.len,
@@ -447,15 +457,17 @@ fn settle(job: &Job, added: Result<(Added, bool)>, out: &mut CaptureOutcome) -> 
         }
         Err(e) if e.kind() == ErrorKind::NoSpace => Err(e),
         Err(e) => {
-            out.problems.push(problem(&job.found.path, &e));
+            out.problems.push(problem(job.found.provider, &job.found.path, &e));
             Ok(())
         }
     }
 }
 
-fn problem(path: &std::path::Path, e: &Error) -> Problem {
+fn problem(provider: Provider, path: &std::path::Path, e: &Error) -> Problem {
     Problem {
+        provider,
         path: path.to_path_buf(),
+        kind: e.kind(),
         message: e.message().to_owned(),
         is_error: true,
     }

@@ -3,8 +3,8 @@
 //! One thread reads and parses, this one writes; one transaction a capture, whose cursor commits
 //! with its rows. A kill costs the source at hand and nothing else.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -13,11 +13,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::Problem;
 use crate::ingest::parse::{self, SourceName};
 use crate::ingest::watch::Watch;
-use crate::model::digest::Digest;
+use crate::model::provider::Provider;
 use crate::model::record::{Disposition, Piece, ResumePoint};
 use crate::sources::walk::{FileUse, usage};
 use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
-use crate::store::mirror::{CaptureLine, ContentReader, Head, MirrorWriter, SourceIdent};
+use crate::store::coverage::CommitLine;
+use crate::store::mirror::{
+    CaptureLine, ContentReader, Head, MirrorWriter, SourceIdent, begins_with,
+};
 
 /// How much of a source's beginning the parser may look at.
 const HEAD_BYTES: u64 = 256 << 10;
@@ -36,6 +39,22 @@ pub struct FeedOutcome {
     pub records: u64,
     /// Messages in these captures.
     pub messages: u64,
+    /// The same by harness.
+    pub messages_by: Vec<(Provider, u64)>,
+    /// Conversations that were new.
+    pub conversations_added: u64,
+    /// Conversations that were there and grew.
+    pub conversations_grown: u64,
+    /// The generation written to.
+    pub generation: String,
+    /// Whether it was made by this run.
+    pub created: bool,
+    /// Coverage lines that an earlier run had not written and this one did.
+    pub backfilled: u64,
+    /// Number of the last commit, and its chain head in hex.
+    pub commit: u64,
+    /// Chain head of the last commit, hex.
+    pub head: String,
     /// Records that the ladder could not read, and their bytes.
     pub skipped: u64,
     /// Bytes that hold no record.
@@ -73,7 +92,15 @@ pub fn feed(
     archive: &mut ArchiveWriter<'_>,
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
-    let mut out = FeedOutcome::default();
+    let begun = archive.conversation_count();
+    let mut touched = BTreeSet::new();
+    let mut by: BTreeMap<&'static str, (Provider, u64)> = BTreeMap::new();
+    let mut out = FeedOutcome {
+        generation: archive.generation().id.to_string(),
+        created: archive.found().created,
+        backfilled: archive.found().backfilled,
+        ..FeedOutcome::default()
+    };
     let pending = pending(mirror, archive)?;
     watch.progress.phase("archive", Some(pending.len() as u64));
     for source in pending {
@@ -84,14 +111,25 @@ pub fn feed(
         match jobs(mirror, archive, &source.ident, source.seq) {
             Ok(jobs) => {
                 for job in jobs {
-                    run(env, mirror, archive, &job, &mut out)?;
+                    let before = out.messages;
+                    if let Some(line) = run(env, mirror, archive, &job, &mut out)? {
+                        touched.extend(line.conversations.into_iter().map(|(id, ..)| id));
+                    }
+                    by.entry(job.ident.provider.as_str()).or_insert((job.ident.provider, 0)).1 +=
+                        out.messages - before;
                 }
             }
-            Err(e) if of_the_source(&e) => out.problems.push(problem(source.ident.path, &e)),
+            Err(e) if of_the_source(&e) => out.problems.push(problem(&source.ident, &e)),
             Err(e) => return Err(e),
         }
         watch.progress.advance(1, source.len);
     }
+    out.messages_by = by.into_values().collect();
+    out.conversations_added = archive.conversation_count().saturating_sub(begun);
+    out.conversations_grown = (touched.len() as u64).saturating_sub(out.conversations_added);
+    let head = archive.head();
+    out.commit = head.commit;
+    out.head = head.head.to_hex();
     Ok(out)
 }
 
@@ -173,20 +211,8 @@ fn extends(mirror: &mut MirrorWriter<'_>, old: &CaptureLine, new: &CaptureLine) 
     if new.len < old.len {
         return Ok(false);
     }
-    let mut hasher = blake3::Hasher::new();
-    let mut content = mirror.open_content(new.recipe, new.len)?.take(old.len);
-    let mut buf = vec![0u8; 1 << 20];
-    loop {
-        match content.read(&mut buf) {
-            Ok(0) => break,
-            Ok(n) => {
-                hasher.update(&buf[..n]);
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(unreadable(new, e)),
-        }
-    }
-    Ok(Digest::from(hasher.finalize()) == old.hash)
+    let mut content = mirror.open_content(new.recipe, new.len)?;
+    begins_with(&mut content, old.len, old.hash).map_err(|e| unreadable(new, e))
 }
 
 fn unreadable(line: &CaptureLine, e: std::io::Error) -> Error {
@@ -199,8 +225,14 @@ fn of_the_source(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::MirrorDamaged | ErrorKind::VerifyFailed)
 }
 
-fn problem(path: PathBuf, e: &Error) -> Problem {
-    Problem { path, message: e.message().to_owned(), is_error: true }
+fn problem(ident: &SourceIdent, e: &Error) -> Problem {
+    Problem {
+        provider: ident.provider,
+        path: ident.path.clone(),
+        kind: e.kind(),
+        message: e.message().to_owned(),
+        is_error: true,
+    }
 }
 
 fn run(
@@ -209,10 +241,10 @@ fn run(
     archive: &mut ArchiveWriter<'_>,
     job: &Job,
     out: &mut FeedOutcome,
-) -> Result<()> {
+) -> Result<Option<CommitLine>> {
     let content = mirror.open_content(job.line.recipe, job.line.len);
     let begun = content.and_then(|mut content| {
-        let mut head = Vec::new();
+        let mut head: Vec<u8> = Vec::new();
         (&mut content)
             .take(HEAD_BYTES)
             .read_to_end(&mut head)
@@ -222,8 +254,8 @@ fn run(
     let (content, head) = match begun {
         Ok(begun) => begun,
         Err(e) if of_the_source(&e) => {
-            out.problems.push(problem(job.ident.path.clone(), &e));
-            return Ok(());
+            out.problems.push(problem(&job.ident, &e));
+            return Ok(None);
         }
         Err(e) => return Err(e),
     };
@@ -262,8 +294,8 @@ fn run(
         Ok(resume) => resume,
         Err(e) if of_the_source(&e) => {
             // The rows of this capture are rolled back with `append`.
-            out.problems.push(problem(job.ident.path.clone(), &e));
-            return Ok(());
+            out.problems.push(problem(&job.ident, &e));
+            return Ok(None);
         }
         Err(e) => return Err(e),
     };
@@ -272,18 +304,19 @@ fn run(
     out.skipped += counts.2;
     out.skipped_bytes += counts.3;
     out.parsed += 1;
-    if append.finish(resume, env.now_ms())?.is_some() {
-        out.commits += 1;
-    }
+    let line = append.finish(resume, env.now_ms())?;
+    out.commits += u64::from(line.is_some());
     // A provider that finds a file with bytes in it and reads not one record is an error.
     if job.line.len > 0 && counts.0 == 0 && counts.2 > 0 && job.from.is_none() {
         out.problems.push(Problem {
+            provider: job.ident.provider,
             path: job.ident.path.clone(),
+            kind: ErrorKind::Unsupported,
             message: format!("no record could be read from {} bytes", job.line.len),
             is_error: true,
         });
     }
-    Ok(())
+    Ok(line)
 }
 
 fn drain(

@@ -144,6 +144,21 @@ pub struct MirrorBlock {
     pub last_verified: Option<String>,
 }
 
+impl MirrorBlock {
+    /// A verdict alone.
+    #[must_use]
+    pub fn new(status: MirrorState) -> Self {
+        MirrorBlock {
+            status,
+            sources: None,
+            captures: None,
+            packs: None,
+            stored_bytes: None,
+            last_verified: None,
+        }
+    }
+}
+
 /// The sources of each harness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InventoryBlock {

@@ -141,9 +141,8 @@ pub struct ExportMessage {
     /// Native id of the record before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_parent: Option<String>,
-    /// Id of the message that this one replaces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub supersedes: Option<String>,
+    /// Whether a later version of its record took its place.
+    pub superseded: bool,
     /// Where the raw record is.
     pub locator: Locator,
 }
@@ -153,12 +152,12 @@ pub struct ExportMessage {
 pub struct Locator {
     /// Source key.
     pub source: String,
+    /// Capture in which it was first seen.
+    pub seq: u64,
     /// First byte, after decompression.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// Line of the first byte, counted from 1.
-    pub line: u64,
 }
 
 /// What follows the messages in the document that [`ExportJsonBody`] describes.

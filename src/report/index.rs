@@ -47,10 +47,14 @@ pub struct IndexSources {
     pub captured: u64,
     /// Not captured, because a rule says so.
     pub excluded: u64,
+    /// Large databases that changed, left alone until some time has passed.
+    pub deferred: u64,
     /// Could not be captured.
     pub failed: u64,
     /// Not looked at, because the run ended early.
     pub not_reached: u64,
+    /// Captured once and no longer there; not part of `seen`. Their bytes are in the mirror.
+    pub gone: u64,
 }
 
 /// What the mirror gained.
@@ -64,6 +68,8 @@ pub struct IndexCaptured {
     pub stored_bytes: u64,
     /// Captures of a source that was still moving when it was read.
     pub moving: u64,
+    /// Objects of the mirror that were damaged or missing and are whole again.
+    pub healed: u64,
 }
 
 /// What the archive gained.
@@ -85,8 +91,6 @@ pub struct IndexArchived {
     pub records: u64,
     /// New messages.
     pub messages: u64,
-    /// Of the records, those that say again what was known.
-    pub duplicates: u64,
     /// Ranges of bytes that no parser could read; they are in the mirror.
     pub skipped: u64,
     /// Number of the last commit.

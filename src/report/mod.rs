@@ -7,9 +7,12 @@ pub mod envelope;
 pub mod export;
 pub mod health;
 pub mod index;
+mod index_of;
 pub mod introspect;
 pub mod mirror;
+mod mirror_of;
 pub mod registry;
+mod session_of;
 pub mod sessions;
 pub mod time;
 

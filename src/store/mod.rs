@@ -6,4 +6,5 @@ pub mod coverage;
 pub mod generation;
 pub mod layout;
 pub mod mirror;
+pub mod session_files;
 pub mod sqlite;

@@ -109,18 +109,11 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
 }
 
 fn finding(p: &MirrorProblem) -> Finding {
-    let (id, code) = match p.kind {
-        ProblemKind::Ledger => (IDS[0], "ledger-damaged"),
-        ProblemKind::TornLedger => (IDS[0], "ledger-torn"),
-        ProblemKind::Promise => (IDS[0], "promise-not-kept"),
-        ProblemKind::Format => (IDS[0], "format-damaged"),
-        ProblemKind::IndexStale => (IDS[0], "index-stale"),
-        ProblemKind::Index => (IDS[0], "index-wrong"),
-        ProblemKind::Stray => (IDS[0], "stray-file"),
-        ProblemKind::Pack => (IDS[1], "pack-damaged"),
-        ProblemKind::TornPack => (IDS[1], "pack-torn"),
-        ProblemKind::Object => (IDS[1], "object-damaged"),
+    let id = match p.kind {
+        ProblemKind::Pack | ProblemKind::TornPack | ProblemKind::Object => IDS[1],
+        _ => IDS[0],
     };
+    let code = p.kind.code();
     let severity = match p.kind {
         k if k.harmless() => Severity::Info,
         ProblemKind::Index | ProblemKind::Stray => Severity::Warn,

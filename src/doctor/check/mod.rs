@@ -46,6 +46,12 @@ pub struct CheckRequest {
 }
 
 impl CheckRequest {
+    /// The checks that are asked for, in the order of the list.
+    #[must_use]
+    pub fn checks(&self) -> Vec<CheckId> {
+        CheckId::ALL.iter().copied().filter(|id| self.wants(*id)).collect()
+    }
+
     fn wants(&self, id: CheckId) -> bool {
         (self.only.is_empty() || self.only.contains(&id)) && !self.skip.contains(&id)
     }

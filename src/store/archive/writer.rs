@@ -19,6 +19,19 @@ use crate::store::coverage::{CommitLine, CoverageWriter, Line, PromoteLine, Tail
 use crate::store::generation::{self, Generation, GenerationId, Live, Manifest};
 use crate::store::{layout, sqlite};
 
+/// The error where generations lie that neither `CURRENT` nor the coverage ledger names.
+fn unnamed(root: &Root, id: &GenerationId) -> Error {
+    Error::new(
+        ErrorKind::ArchiveMissing,
+        format!(
+            "{} holds an archive, and neither CURRENT nor the coverage ledger is there to name it",
+            root.full(&format!("{}/{id}", layout::GENERATIONS)).display()
+        ),
+    )
+    .with_hint("Nothing was written to it; captures go on. Look at what is left.")
+    .with_hint_argv(["cass", "doctor", "check"])
+}
+
 /// Names of the rows of `meta`.
 pub(super) const META_NAMES: [&str; 4] = ["archive_id", "generation", "created_ms", "cass_version"];
 
@@ -40,6 +53,8 @@ pub struct WriterState {
     pub torn_bytes: u64,
     /// Whether the whole coverage ledger was gone and was written anew from the archive.
     pub ledger_rebuilt: bool,
+    /// Whether the generation was made now.
+    pub created: bool,
 }
 
 /// The archive, open for appending.
@@ -147,7 +162,9 @@ impl<'l> ArchiveWriter<'l> {
         let root = cap.root();
         let id = match generation::folders(root)?.pop() {
             Some(last) if is_unfinished(root, &last)? => last,
-            _ => generation::next_id(root)?,
+            // Nothing names it, and it may be all there is: a new archive beside it would hide it.
+            Some(last) => return Err(unnamed(root, &last)),
+            None => generation::next_id(root)?,
         };
         let folder = format!("{}/{id}", layout::GENERATIONS);
         cap.create_dir(&folder)?;
@@ -190,7 +207,15 @@ impl<'l> ArchiveWriter<'l> {
             ));
         }
         generation::set_current(cap, &generation.id)?;
-        Self::open(cap, generation)
+        let mut writer = Self::open(cap, generation)?;
+        writer.shared.found.created = true;
+        Ok(writer)
+    }
+
+    /// How many conversations there are, branches included: row ids are dense.
+    #[must_use]
+    pub fn conversation_count(&self) -> u64 {
+        u64::try_from(self.shared.next.conversation.saturating_sub(1)).unwrap_or(0)
     }
 
     /// What opening found and put right.

@@ -22,6 +22,7 @@ mod content;
 mod index;
 mod ledger;
 mod pack;
+mod prefix;
 mod reader;
 mod recipe;
 mod record;
@@ -29,12 +30,18 @@ mod recover;
 mod store;
 mod survey;
 mod types;
+mod verify;
 mod writer;
 
 pub use content::ContentReader;
+pub use prefix::begins_with;
 pub use reader::MirrorReader;
 pub use types::{
     Added, CaptureLine, CaptureMeta, GroupMember, Head, MirrorProblem, ProblemKind, Shape,
     SourceIdent, StatGate, VerifySummary,
 };
 pub use writer::{MirrorWriter, PREPARE_LIMIT, Prepared};
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types)] // they damage files on purpose
+mod tests;

@@ -1,11 +1,10 @@
 //! Packs: files of records, read by position or walked from end to end.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::memmem;
 
@@ -57,20 +56,16 @@ pub(super) fn number(name: &str) -> Option<u32> {
 #[derive(Debug)]
 pub(super) struct Packs<'r> {
     root: &'r Root,
-    open: RefCell<BTreeMap<u32, Arc<File>>>,
+    open: Mutex<BTreeMap<u32, Arc<File>>>,
 }
 
 impl<'r> Packs<'r> {
     pub(super) fn new(root: &'r Root) -> Self {
-        Packs { root, open: RefCell::new(BTreeMap::new()) }
-    }
-
-    pub(super) fn root(&self) -> &'r Root {
-        self.root
+        Packs { root, open: Mutex::new(BTreeMap::new()) }
     }
 
     fn file(&self, n: u32) -> Result<Option<Arc<File>>> {
-        let mut open = self.open.borrow_mut();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.get(&n) {
             return Ok(Some(Arc::clone(file)));
         }
@@ -109,6 +104,25 @@ impl<'r> Packs<'r> {
             Some(_) => Err("another object lies where it should be"),
             None => Err("its header is damaged"),
         })
+    }
+
+    /// Whether the record at `loc` says it is this object; its payload is not looked at.
+    pub(super) fn names(&self, digest: &Digest, loc: &Loc) -> Result<bool> {
+        let mut head = [0u8; HEADER];
+        let read = match self.file(loc.pack)? {
+            Some(file) => file.read_exact_at(&mut head, loc.offset).is_ok(),
+            None => false,
+        };
+        Ok(read
+            && record::parse_header(&head)
+                .is_some_and(|h| h.digest == *digest && h.stored_len == loc.stored_len))
+    }
+
+    /// What the header at an offset says, if anything sensible: a name for damage.
+    pub(super) fn name_at(&self, n: u32, offset: u64) -> Option<Digest> {
+        let mut head = [0u8; HEADER];
+        self.file(n).ok()??.read_exact_at(&mut head, offset).ok()?;
+        record::parse_header(&head).map(|h| h.digest)
     }
 
     /// Whether the object at `loc` is as it was stored. Reads it, without decompressing.
@@ -179,11 +193,6 @@ impl<'f> Walk<'f> {
     /// The whole record that [`Walk::next`] gave last.
     pub(super) fn record(&self) -> &[u8] {
         self.window.buf.get(self.last.0..self.last.1).unwrap_or(&[])
-    }
-
-    /// Bytes walked so far, as an offset.
-    pub(super) fn position(&self) -> u64 {
-        self.at
     }
 
     pub(super) fn next(&mut self) -> io::Result<Option<Event>> {

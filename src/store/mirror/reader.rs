@@ -1,22 +1,46 @@
 //! Reading the mirror without a trace.
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
+use super::content::{ContentReader, Placed};
+use super::index::{Index, SourceRow};
+use super::pack::{self, Loc, Packs};
+use super::recipe::{self, Segment};
+use super::survey::{self, Format, PackScan};
 use super::types::{CaptureLine, Head, MirrorProblem, SourceIdent, VerifySummary};
-use super::ContentReader;
-use crate::disk::Root;
-use crate::error::{Error, ErrorKind, Result};
+use super::verify;
+use crate::disk::{ArchiveShared, Root};
+use crate::error::{ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::source::SourceKey;
+use crate::store::layout;
 
-fn later() -> Error {
-    Error::new(ErrorKind::Unsupported, "not written yet")
-}
+/// How long a reader waits for a checkpoint to end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Reads a mirror. Holds the archive lock shared while it lives.
+/// Reads a mirror. Holds the archive lock shared while it lives. The derived index makes it fast;
+/// where that is missing, behind or damaged, packs and ledgers are read instead.
 #[derive(Debug)]
 pub struct MirrorReader<'r> {
-    _root: &'r Root,
+    root: &'r Root,
+    _lock: ArchiveShared,
+    pub(super) format: Format,
+    pub(super) packs: Packs<'r>,
+    /// Number and length of each pack.
+    pub(super) lens: Vec<(u32, u64)>,
+    pub(super) index: Option<Index>,
+    index_problem: RefCell<Option<String>>,
+    /// Objects behind what the index knows.
+    newer: HashMap<Digest, Loc>,
+    /// What the walks over the packs' unknown ends found.
+    pub(super) tails: Vec<(u32, PackScan)>,
+    /// The index is behind the packs, so heads come from the ledgers.
+    pub(super) behind: bool,
+    /// All objects, found by walking all packs; made when the index fails.
+    walked: OnceCell<HashMap<Digest, Loc>>,
 }
 
 impl<'r> MirrorReader<'r> {
@@ -24,66 +48,252 @@ impl<'r> MirrorReader<'r> {
     ///
     /// # Errors
     /// `mirror-too-new`, `lock-busy`, `io`.
-    pub fn open(_root: &'r Root) -> Result<Option<Self>> {
-        Err(later())
+    pub fn open(root: &'r Root) -> Result<Option<Self>> {
+        let format = survey::format(root)?;
+        let lock = ArchiveShared::acquire(root, PATIENCE)?;
+        let lens = survey::packs(root, &mut |_| {})?;
+        if format == Format::Absent && lens.is_empty() && root.list(layout::LEDGERS)?.is_none_or(|l| l.is_empty()) {
+            return Ok(None);
+        }
+        let mut reader = MirrorReader {
+            root,
+            _lock: lock,
+            format,
+            packs: Packs::new(root),
+            lens,
+            index: None,
+            index_problem: RefCell::new(None),
+            newer: HashMap::new(),
+            tails: Vec::new(),
+            behind: false,
+            walked: OnceCell::new(),
+        };
+        match Index::open_read(&root.full(layout::MIRROR_INDEX_DB)) {
+            Ok(Some(index)) => reader.adopt(index)?,
+            Ok(None) => reader.without_index("the derived index is missing"),
+            Err(e) => reader.without_index(e.message()),
+        }
+        Ok(Some(reader))
     }
 
-    /// Why the derived index is not used, if it isn't: answers then come from packs and ledgers.
+    fn without_index(&mut self, why: &str) {
+        self.index = None;
+        self.behind = true;
+        *self.index_problem.borrow_mut() = Some(why.to_owned());
+    }
+
+    /// Takes an index if it does not contradict the packs, and reads what it does not know yet.
+    fn adopt(&mut self, index: Index) -> Result<()> {
+        let rows = match index.packs() {
+            Ok(rows) => rows,
+            Err(e) => {
+                self.without_index(e.message());
+                return Ok(());
+            }
+        };
+        let contradicts = rows
+            .iter()
+            .any(|r| !self.lens.iter().any(|(n, len)| *n == r.n && *len >= r.file_len));
+        if contradicts {
+            self.without_index("the derived index knows packs that are missing or were longer");
+            return Ok(());
+        }
+        for (n, len) in &self.lens {
+            let row = rows.iter().find(|r| r.n == *n);
+            if row.is_some_and(|r| r.file_len == *len) {
+                continue;
+            }
+            let from = row.map_or(0, |r| r.verified_len);
+            let newer = &mut self.newer;
+            let scan = survey::scan_pack(self.root, *n, from, *len, &mut |digest, loc| {
+                newer.insert(*digest, loc);
+                Ok(())
+            })?;
+            self.behind = true;
+            self.tails.push((*n, scan));
+        }
+        if self.behind {
+            *self.index_problem.borrow_mut() = Some("the derived index is behind the packs".to_owned());
+        } else if rows.is_empty() && !survey::ledgers(self.root, &mut |_| {})?.is_empty() {
+            self.without_index("the derived index is empty");
+            return Ok(());
+        }
+        self.index = Some(index);
+        Ok(())
+    }
+
+    /// Why the derived index is not used, or not alone: answers then come from packs and ledgers.
     #[must_use]
-    pub fn index_problem(&self) -> Option<&str> {
-        None
+    pub fn index_problem(&self) -> Option<String> {
+        self.index_problem.borrow().clone()
+    }
+
+    pub(super) fn root(&self) -> &'r Root {
+        self.root
+    }
+
+    /// Every object of every pack, by walking them.
+    fn walk(&self) -> Result<&HashMap<Digest, Loc>> {
+        if let Some(all) = self.walked.get() {
+            return Ok(all);
+        }
+        let mut all = HashMap::new();
+        for (n, len) in &self.lens {
+            let scan = survey::scan_pack(self.root, *n, 0, *len, &mut |digest, loc| {
+                all.insert(*digest, loc);
+                Ok(())
+            })?;
+            // Behind the last commit record only what a ledger promises is asked for.
+            all.extend(scan.leftover);
+        }
+        Ok(self.walked.get_or_init(|| all))
+    }
+
+    /// Where an object lies.
+    pub(super) fn find(&self, digest: &Digest) -> Result<Option<Loc>> {
+        if let Some(loc) = self.newer.get(digest) {
+            return Ok(Some(*loc));
+        }
+        if let Some(index) = &self.index {
+            match index.object(digest) {
+                Ok(Some(loc)) if self.packs.names(digest, &loc)? => return Ok(Some(loc)),
+                Ok(None) if self.walked.get().is_none() && !self.behind => return Ok(None),
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
+                    *self.index_problem.borrow_mut() = Some(e.message().to_owned());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(self.walk()?.get(digest).copied())
+    }
+
+    fn load(&self, digest: &Digest) -> Result<Vec<u8>> {
+        let loc = self.find(digest)?.ok_or_else(|| pack::missing(digest))?;
+        self.packs.read(digest, &loc)
+    }
+
+    pub(super) fn pieces(&self, recipe: Digest, len: u64) -> Result<Vec<Segment>> {
+        recipe::resolve(&recipe, len, &mut |digest| self.load(digest))
+    }
+
+    /// The rows of the index, or what follows from the ledgers.
+    fn rows(&self, each: &mut dyn FnMut(SourceRow) -> Result<()>) -> Result<()> {
+        let mut after = None;
+        if let Some(index) = &self.index
+            && !self.behind
+        {
+            let mut stopped = false;
+            let read = index.for_each_source(&mut |row| {
+                after = Some(row.head.ident.key);
+                each(row).inspect_err(|_| stopped = true)
+            });
+            match read {
+                Err(e) if e.kind() == ErrorKind::ArchiveCorrupt && !stopped => {
+                    *self.index_problem.borrow_mut() = Some(e.message().to_owned());
+                }
+                other => return other,
+            }
+        }
+        for key in survey::ledgers(self.root, &mut |_| {})? {
+            if after.is_some_and(|a| key <= a) {
+                continue;
+            }
+            if let Some(row) = self.ledger_row(key)? {
+                each(row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ledger_row(&self, key: SourceKey) -> Result<Option<SourceRow>> {
+        Ok(survey::ledger(self.root, key, &mut |_| Ok(()))?.and_then(|state| state.row()))
     }
 
     /// Every source's newest capture, by key.
     ///
     /// # Errors
     /// `io`, or what `each` returns.
-    pub fn for_each_head(&self, _each: &mut dyn FnMut(Head) -> Result<()>) -> Result<()> {
-        Err(later())
+    pub fn for_each_head(&self, each: &mut dyn FnMut(Head) -> Result<()>) -> Result<()> {
+        self.rows(&mut |row| each(row.head))
     }
 
     /// The newest capture of a source.
     ///
     /// # Errors
     /// `io`.
-    pub fn head(&self, _key: SourceKey) -> Result<Option<Head>> {
-        Err(later())
+    pub fn head(&self, key: SourceKey) -> Result<Option<Head>> {
+        let len = self.root.file_len(&layout::ledger(key))?;
+        if let Some(index) = &self.index
+            && let Ok(Some(row)) = index.source(key)
+            && len == Some(row.ledger_len)
+        {
+            return Ok(Some(row.head));
+        }
+        Ok(self.ledger_row(key)?.map(|row| row.head))
     }
 
     /// The sources captured from `path`.
     ///
     /// # Errors
     /// `io`.
-    pub fn resolve_path(&self, _path: &Path) -> Result<Vec<SourceIdent>> {
-        Err(later())
+    pub fn resolve_path(&self, path: &Path) -> Result<Vec<SourceIdent>> {
+        let mut found = Vec::new();
+        self.for_each_head(&mut |head| {
+            if head.ident.path == path {
+                found.push(head.ident);
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 
-    /// The captures of a source, oldest first.
+    /// The captures of a source, oldest first; damaged lines of its ledger are left out.
     ///
     /// # Errors
-    /// `io`, `mirror-damaged`, or what `each` returns.
+    /// `io`, or what `each` returns.
     pub fn captures(
         &self,
-        _key: SourceKey,
-        _each: &mut dyn FnMut(CaptureLine) -> Result<()>,
+        key: SourceKey,
+        each: &mut dyn FnMut(CaptureLine) -> Result<()>,
     ) -> Result<()> {
-        Err(later())
+        survey::ledger(self.root, key, &mut |line| each(line.clone())).map(drop)
     }
 
     /// One capture of a source.
     ///
     /// # Errors
-    /// `io`, `mirror-damaged`.
-    pub fn capture(&self, _key: SourceKey, _seq: u64) -> Result<Option<CaptureLine>> {
-        Err(later())
+    /// `io`.
+    pub fn capture(&self, key: SourceKey, seq: u64) -> Result<Option<CaptureLine>> {
+        let mut found = None;
+        self.captures(key, &mut |line| {
+            if line.seq == seq {
+                found = Some(line);
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// The content of a recipe; every object is checked as it is read.
     ///
     /// # Errors
     /// `verify-failed` names object, pack and offset; `io`.
-    pub fn open_content(&self, _recipe: Digest, _len: u64) -> Result<ContentReader<'r>> {
-        Err(later())
+    pub fn open_content(&self, recipe: Digest, len: u64) -> Result<ContentReader<'r>> {
+        let pieces = self.pieces(recipe, len)?;
+        Ok(ContentReader::new(self.root, self.place(&pieces)?))
+    }
+
+    pub(super) fn place(&self, pieces: &[Segment]) -> Result<Vec<Placed>> {
+        let mut placed: Vec<Placed> = Vec::with_capacity(pieces.len());
+        for segment in pieces {
+            let loc = match placed.last() {
+                Some(last) if last.segment.object == segment.object => last.loc,
+                _ => self.find(&segment.object)?.ok_or_else(|| pack::missing(&segment.object))?,
+            };
+            placed.push(Placed { segment: *segment, loc });
+        }
+        Ok(placed)
     }
 
     /// Looks for damage. Without `deep`: names and lengths of packs, chains of ledgers, and
@@ -94,11 +304,10 @@ impl<'r> MirrorReader<'r> {
     /// `io` only when the mirror can't be read at all; damage goes to `on_problem`.
     pub fn verify(
         &self,
-        _deep: bool,
-        _deadline: &mut dyn FnMut() -> bool,
-        _on_problem: &mut dyn FnMut(MirrorProblem),
+        deep: bool,
+        deadline: &mut dyn FnMut() -> bool,
+        on_problem: &mut dyn FnMut(MirrorProblem),
     ) -> Result<VerifySummary> {
-        Err(later())
+        verify::run(self, deep, deadline, on_problem)
     }
 }
-

@@ -175,6 +175,32 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
+    /// The word for it, kebab-case and stable.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            ProblemKind::Format => "format-damaged",
+            ProblemKind::Pack => "pack-damaged",
+            ProblemKind::Object => "object-damaged",
+            ProblemKind::TornPack => "pack-torn",
+            ProblemKind::Ledger => "ledger-damaged",
+            ProblemKind::TornLedger => "ledger-torn",
+            ProblemKind::Promise => "promise-not-kept",
+            ProblemKind::IndexStale => "index-stale",
+            ProblemKind::Index => "index-wrong",
+            ProblemKind::Stray => "stray-file",
+        }
+    }
+
+    /// Whether a captured version may not be readable because of it.
+    #[must_use]
+    pub const fn loses_capture(self) -> bool {
+        matches!(
+            self,
+            ProblemKind::Pack | ProblemKind::Object | ProblemKind::Ledger | ProblemKind::Promise
+        )
+    }
+
     /// Whether this is what a crash leaves, and no loss.
     #[must_use]
     pub const fn harmless(self) -> bool {

@@ -255,7 +255,8 @@ impl<'l> MirrorWriter<'l> {
                 return Ok(base.recipe);
             }
             let from = usize::try_from(base.len).unwrap_or(usize::MAX);
-            let mut ops = vec![Op::Copy { from: 0, len: base.len }];
+            let mut ops = Vec::new();
+            recipe::push(&mut ops, Op::Copy { from: 0, len: base.len });
             self.new_ops(all.get(from..).unwrap_or(&[]), prepared.shape, Some(&prepared.sealed), &mut ops)?;
             return build::write_recipe(&mut self.store, Some(&base), ops);
         }

@@ -1,0 +1,98 @@
+//! From what an index run did to its document.
+
+use std::collections::BTreeMap;
+
+use super::index::{
+    IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexProvider, IndexSources,
+};
+use crate::ingest::capture::Problem;
+use crate::ingest::index::IndexOutcome;
+use crate::model::path::PathText;
+use crate::model::provider::Provider;
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+impl From<&IndexOutcome> for IndexBody {
+    fn from(outcome: &IndexOutcome) -> IndexBody {
+        let c = &outcome.capture;
+        let capture_errors = count(c.problems.iter().filter(|p| p.is_error).count());
+        let captured = count(c.captured.len());
+        let seen = c.found + c.excluded;
+        let mut providers: BTreeMap<&'static str, IndexProvider> = BTreeMap::new();
+        let of = |provider: Provider| -> IndexProvider {
+            IndexProvider { provider, seen: 0, captured: 0, messages: 0, failed: 0 }
+        };
+        for (root, _, files) in &c.roots {
+            providers.entry(root.provider.as_str()).or_insert_with(|| of(root.provider)).seen +=
+                files;
+        }
+        for made in &c.captured {
+            providers.entry(made.provider.as_str()).or_insert_with(|| of(made.provider)).captured +=
+                1;
+        }
+        let feed_problems: &[Problem] = outcome.feed.as_ref().map_or(&[], |f| &f.problems);
+        let mut failures = Vec::new();
+        for (problem, captured) in
+            c.problems.iter().map(|p| (p, false)).chain(feed_problems.iter().map(|p| (p, true)))
+        {
+            if !problem.is_error {
+                continue;
+            }
+            providers
+                .entry(problem.provider.as_str())
+                .or_insert_with(|| of(problem.provider))
+                .failed += 1;
+            failures.push(IndexFailure {
+                provider: problem.provider,
+                path: PathText::new(&problem.path),
+                kind: problem.kind,
+                message: problem.message.clone(),
+                captured,
+            });
+        }
+        if let Some(feed) = &outcome.feed {
+            for (provider, messages) in &feed.messages_by {
+                providers.entry(provider.as_str()).or_insert_with(|| of(*provider)).messages +=
+                    messages;
+            }
+        }
+        IndexBody {
+            sources: IndexSources {
+                seen,
+                unchanged: c.unchanged + c.reread,
+                captured,
+                excluded: c.excluded,
+                deferred: c.deferred,
+                failed: capture_errors,
+                not_reached: c.not_reached,
+                gone: c.gone,
+            },
+            captured: IndexCaptured {
+                captures: captured,
+                content_bytes: c.captured.iter().map(|m| m.len).sum(),
+                stored_bytes: c.bytes_stored,
+                moving: count(c.captured.iter().filter(|m| m.moving).count()),
+                healed: c.healed,
+            },
+            archived: outcome.feed.as_ref().map(|f| IndexArchived {
+                generation: f.generation.clone(),
+                created: f.created,
+                commits: f.commits,
+                backfilled: f.backfilled,
+                conversations_added: f.conversations_added,
+                conversations_grown: f.conversations_grown,
+                records: f.records,
+                messages: f.messages,
+                skipped: f.skipped,
+                commit: f.commit,
+                head: f.head.clone(),
+            }),
+            providers: providers.into_values().collect(),
+            failures_total: count(failures.len()),
+            failures,
+            ..IndexBody::default()
+        }
+    }
+}
