@@ -42,7 +42,7 @@ mkdir "$live" "$cut"
 writer=
 unmount() { for _ in 1 2 3 4 5 6 7 8; do umount "$1" 2>/dev/null && return 0; mountpoint -q "$1" || return 0; sleep 0.05; done; umount -l "$1"; }
 finish() {
-  [ -z "$writer" ] || kill -KILL -- "-$writer" 2>/dev/null || true
+  [ -z "$writer" ] || { kill -KILL -- "-$writer" && wait "$writer"; } 2>/dev/null || true
   mountpoint -q "$cut" && unmount "$cut"
   mountpoint -q "$live" && unmount "$live"
   [ "${KEEP:-0}" = 1 ] || rm -rf "$top"
@@ -145,15 +145,15 @@ for ((round = 1; round <= rounds; round++)); do
   if ((round % 2)); then
     (for _ in 1 2 3 4 5 6 7 8; do
       sleep "0.0$((RANDOM % 90 + 10))"
-      sync -f "$live" || true
+      sync -f "$live" 2>/dev/null || true
     done) &
     flusher=$!
   fi
   # Early cuts hit the first run, later ones the growth.
   sleep "$((RANDOM % 2)).$(printf %03d $((RANDOM % 1000)))"
   kill -STOP -- "-$writer"
-  ack=$(sed -n 's/^ack //p' "$home/acks" 2>/dev/null | tail -1)
-  ack=${ack:-0}
+  ack=0
+  [ ! -f "$home/acks" ] || ack=$(sed -n 's/^ack //p' "$home/acks" | tail -1)
   cp --sparse=always "$top/disk.img" "$top/cut.img"
   kill -KILL -- "-$writer"
   [ -z "$flusher" ] || wait "$flusher" || true

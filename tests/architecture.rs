@@ -568,8 +568,12 @@ fn archive_files_are_opened_by_sqlite_alone() {
                 wrong.insert(format!("{}:{}: {}", file.rel, n + 1, line.trim()));
             }
         }
-        if file.rel == "src/store/sqlite.rs" && file.code.contains("std::fs") {
-            wrong.insert(format!("{}: names std::fs", file.rel));
+        if file.rel == "src/store/sqlite.rs" {
+            // A stat by path opens nothing.
+            let opening = file.code.replace("std::fs::symlink_metadata", "");
+            if opening.contains("std::fs") {
+                wrong.insert(format!("{}: names std::fs", file.rel));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", join(&wrong));

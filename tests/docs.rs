@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use cass::cli::catalog;
 use cass::exit::ExitCodeKind;
 
 fn repo() -> PathBuf {
@@ -131,4 +132,47 @@ fn the_changelog_has_a_section_for_what_is_not_released() {
         text[at..].lines().any(|l| l.starts_with("- ")),
         "with an entry"
     );
+}
+
+/// The table "command, class, writes" of `docs/design.md`: every command once, and those that the
+/// catalogue says change nothing are the read-only ones.
+#[test]
+fn the_design_page_lists_every_command_with_its_class() {
+    let design = read("docs/design.md");
+    let table: Vec<(Vec<String>, String)> = design
+        .lines()
+        .skip_while(|l| !l.starts_with("| command | class |"))
+        .skip(2)
+        .take_while(|l| l.starts_with('|'))
+        .map(|l| {
+            let cells: Vec<&str> = l.trim_matches('|').split('|').map(str::trim).collect();
+            let commands = cells[0]
+                .split(", ")
+                .map(|c| c.trim_matches('`').to_owned())
+                .collect();
+            (commands, cells[1].to_owned())
+        })
+        .collect();
+    for entry in catalog::COMMANDS {
+        let words = entry.words.join(" ");
+        // Without a word, `doctor` is `doctor check`.
+        let words = if words == "doctor" {
+            "doctor check".to_owned()
+        } else {
+            words
+        };
+        let classes: Vec<&str> = table
+            .iter()
+            .filter(|(commands, _)| commands.contains(&words))
+            .map(|(_, class)| class.as_str())
+            .collect();
+        assert_eq!(classes.len(), 1, "docs/design.md lists `{words}` once");
+        let reads = classes[0] == "read-only";
+        assert_eq!(reads, !entry.mutates, "`{words}` is {}", classes[0]);
+    }
+    let listed = table
+        .iter()
+        .map(|(commands, _)| commands.len())
+        .sum::<usize>();
+    assert_eq!(listed, catalog::COMMANDS.len() - 1, "and no other");
 }
