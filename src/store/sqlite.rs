@@ -74,9 +74,10 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
     if !present(path)? {
         return Ok(None);
     }
-    // Without a WAL file SQLite would make one; then nothing is pending and the database file
-    // alone, which only a checkpoint changes, is the whole truth.
-    let query = if present(&sidecar(path, "-wal"))? {
+    // Without a WAL file SQLite would make one, and it opens even an empty one for writing; then
+    // nothing is pending and the database file alone, which only a checkpoint changes, is the
+    // whole truth.
+    let query = if pending(&sidecar(path, "-wal"))? {
         "mode=ro&vfs=unix-none"
     } else {
         "mode=ro&immutable=1"
@@ -189,13 +190,22 @@ fn sidecar(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn present(path: &Path) -> Result<bool> {
+    Ok(len(path)?.is_some())
+}
+
+/// Whether a WAL is there and holds anything.
+fn pending(path: &Path) -> Result<bool> {
+    Ok(len(path)?.is_some_and(|len| len > 0))
+}
+
+fn len(path: &Path) -> Result<Option<u64>> {
     match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_file() => Ok(true),
+        Ok(meta) if meta.is_file() => Ok(Some(meta.len())),
         Ok(_) => Err(Error::new(
             ErrorKind::UnsafeTarget,
             format!("{} is not a regular file", path.display()),
         )),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io("look up", path, e)),
     }
 }
