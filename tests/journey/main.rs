@@ -10,4 +10,5 @@
 )]
 
 mod first_run;
+mod growth;
 mod sandbox;
