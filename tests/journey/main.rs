@@ -11,4 +11,5 @@
 
 mod first_run;
 mod growth;
+mod moving;
 mod sandbox;
