@@ -139,7 +139,7 @@ pub(super) fn build(
         Shape::Text => text(store, base, &mut input)?,
         Shape::Sqlite { page_size } => {
             let page = usize::try_from(page_size).unwrap_or(0);
-            if !page.is_power_of_two() || !(512..=BLOCK).contains(&page) {
+            if !page.is_power_of_two() || !(512..=65536).contains(&page) {
                 return Err(Error::new(
                     ErrorKind::Internal,
                     format!("{page_size} is no page size"),
@@ -415,9 +415,7 @@ fn database(
             )?;
             for (i, new) in block.chunks(page).enumerate() {
                 let from = i * page;
-                let equal = old
-                    .get(from..from + new.len())
-                    .is_some_and(|o| o.iter().zip(new).all(|(o, n)| *o == Some(*n)));
+                let equal = old.get(from..from + new.len()) == Some(new);
                 if equal {
                     recipe::push(
                         &mut ops,
@@ -442,7 +440,23 @@ fn database(
     Ok(ops)
 }
 
-/// The base's bytes from `at`; `None` where it has none or they are damaged.
+/// What the base has from `at` on.
+struct Under {
+    bytes: Vec<u8>,
+    /// Ranges of `bytes` whose object is damaged: they are equal to nothing.
+    lost: Vec<std::ops::Range<usize>>,
+}
+
+impl Under {
+    fn get(&self, range: std::ops::Range<usize>) -> Option<&[u8]> {
+        let lost = self
+            .lost
+            .iter()
+            .any(|l| l.start < range.end && range.start < l.end);
+        if lost { None } else { self.bytes.get(range) }
+    }
+}
+
 fn under(
     store: &mut Store<'_>,
     recent: &mut Recent,
@@ -450,23 +464,29 @@ fn under(
     mut piece_at: u64,
     at: u64,
     len: usize,
-) -> Result<Vec<Option<u8>>> {
-    let mut out = Vec::with_capacity(len);
+) -> Result<Under> {
+    let mut out = Under {
+        bytes: Vec::with_capacity(len),
+        lost: Vec::new(),
+    };
     for piece in pieces {
-        if out.len() >= len {
+        let from = out.bytes.len();
+        if from >= len {
             break;
         }
         let skip = usize::try_from(at.saturating_sub(piece_at)).unwrap_or(0);
         let size = usize::try_from(piece.len).unwrap_or(0);
         if skip < size {
             match recent.piece(store, piece)? {
-                Some(bytes) => out.extend(bytes.iter().skip(skip).map(|b| Some(*b))),
-                None => out.resize(out.len() + size - skip, None),
+                Some(bytes) => out.bytes.extend_from_slice(&bytes[skip..]),
+                None => {
+                    out.bytes.resize(from + size - skip, 0);
+                    out.lost.push(from..from + size - skip);
+                }
             }
         }
         piece_at += u64::from(piece.len);
     }
-    out.resize(len, None);
     Ok(out)
 }
 

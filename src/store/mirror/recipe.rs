@@ -24,7 +24,7 @@ const FANOUT: usize = 64;
 /// A delta with more ops than this is written in full: reading it would cost as much.
 const MAX_DELTA_OPS: usize = 2048;
 /// No content has more pieces: a recipe that says so is hostile.
-const MAX_SEGMENTS: usize = 1 << 24;
+const MAX_SEGMENTS: usize = 1 << 22;
 
 const LEAF: u8 = 1;
 const DELTA: u8 = 2;

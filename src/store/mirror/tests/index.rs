@@ -207,3 +207,14 @@ fn a_reader_leaves_no_trace() {
     assert_eq!(data.verify(true), vec![]);
     assert!(tree() == before);
 }
+
+#[test]
+fn a_run_that_finds_nothing_to_do_reads_only_the_index() {
+    let (data, truth) = sample();
+    // Whoever looked into ledgers or packs would find neither.
+    std::fs::remove_dir_all(data.path("raw-mirror/sources")).unwrap();
+    let pack = data.path("raw-mirror/packs/00000001.pack");
+    let len = std::fs::metadata(&pack).unwrap().len();
+    std::fs::write(&pack, vec![7u8; usize::try_from(len).unwrap()]).unwrap();
+    assert_eq!(writer_heads(&data), truth);
+}
