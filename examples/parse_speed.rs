@@ -26,7 +26,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             records = 0;
             let begin = Instant::now();
             let head = bytes.get(..MAX_HEAD).unwrap_or(&bytes);
-            let name = SourceName { provider, path: &path };
+            let name = SourceName {
+                provider,
+                path: &path,
+            };
             let mut parser = open(name, Box::new(Cursor::new(&bytes)), head, None);
             while let Some(piece) = parser.next()? {
                 records += u32::from(matches!(piece, Piece::Record(_)));
@@ -37,7 +40,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let size = bytes.len() as f64;
         bytes_all += size;
         seconds_all += best;
-        println!("{:8.1} MB/s {records:7} records  {}", size / best / 1e6, path.display());
+        println!(
+            "{:8.1} MB/s {records:7} records  {}",
+            size / best / 1e6,
+            path.display()
+        );
     }
     println!("{:8.1} MB/s over all", bytes_all / seconds_all / 1e6);
     Ok(())

@@ -14,7 +14,12 @@ use cass::model::record::{Piece, SkipReason};
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
-    line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    line.split_ascii_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }
 
 /// `head`, then `block` so often, then `tail`, made as it is read.
@@ -25,7 +30,9 @@ struct Made {
 
 impl Read for Made {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        let Some((part, times)) = self.parts.first_mut() else { return Ok(0) };
+        let Some((part, times)) = self.parts.first_mut() else {
+            return Ok(0);
+        };
         let n = buf.len().min(part.len() - self.at);
         buf[..n].copy_from_slice(&part[self.at..self.at + n]);
         self.at += n;
@@ -45,8 +52,14 @@ const SMALL: &[u8] = b"{\"type\":\"user\",\"uuid\":\"a\",\"message\":{\"content\
 /// Records, skips by reason, and how far the mark rose.
 fn parse(parts: Vec<(Vec<u8>, u64)>) -> (u64, Vec<SkipReason>, u64) {
     let before = peak();
-    let len: u64 = parts.iter().map(|(part, times)| part.len() as u64 * times).sum();
-    let name = SourceName { provider: Provider::Claude, path: Path::new("/s/x.jsonl") };
+    let len: u64 = parts
+        .iter()
+        .map(|(part, times)| part.len() as u64 * times)
+        .sum();
+    let name = SourceName {
+        provider: Provider::Claude,
+        path: Path::new("/s/x.jsonl"),
+    };
     let mut parser = open(name, Box::new(Made { parts, at: 0 }), b"", None);
     let (mut records, mut skips) = (0, Vec::new());
     while let Some(piece) = parser.next().unwrap() {
@@ -65,21 +78,20 @@ fn memory_is_bounded_by_the_longest_line_that_is_parsed() {
     const MIB: u64 = 1 << 20;
     let one = |b: &[u8]| (b.to_vec(), 1);
 
-    // 110 MB in small records.
-    let (records, skips, rise) = parse(vec![(SMALL.to_vec(), 2_000_000)]);
-    assert_eq!((records, skips.len()), (2_000_000, 0));
+    // 20 MB in small records.
+    let (records, skips, rise) = parse(vec![(SMALL.to_vec(), 400_000)]);
+    assert_eq!((records, skips.len()), (400_000, 0));
     assert!(rise < 4 * MIB, "{rise}");
 
-    // 1 GiB of zeros on the line of a record.
-    let zeros = (vec![0; 1 << 20], 1024);
+    // 256 MiB of zeros on the line of a record.
+    let zeros = (vec![0; 1 << 20], 256);
     let (records, skips, rise) = parse(vec![one(b"{\"type\":\"user\"}"), zeros, one(SMALL)]);
     assert_eq!((records, &*skips), (2, &[SkipReason::NulBlock][..]));
     assert!(rise < 4 * MIB, "{rise}");
 
-    // 1 GiB on one line: the limit, and the copy that made room for it.
-    let long = (vec![b'x'; 1 << 20], 1024);
-    let (records, skips, rise) =
-        parse(vec![one(b"{\"type\":\""), long, one(b"\"}\n"), one(SMALL)]);
+    // 256 MiB on one line: the limit, and the copy that made room for it.
+    let long = (vec![b'x'; 1 << 20], 256);
+    let (records, skips, rise) = parse(vec![one(b"{\"type\":\""), long, one(b"\"}\n"), one(SMALL)]);
     assert_eq!((records, &*skips), (1, &[SkipReason::Oversized][..]));
     assert!(rise < MAX_LINE as u64 * 2, "{rise}");
 }

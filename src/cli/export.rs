@@ -60,7 +60,8 @@ fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody>
             HandOut::create_dir(parent)?;
         }
         let content = mirror.open_content(file.capture.recipe, file.capture.len)?;
-        hand_out(content, &target, file.capture.len, file.capture.hash)?;
+        let promised = &file.capture;
+        hand_out(content, &target, promised.len, promised.hash, &ctx.interrupt)?;
         body.bytes_total += file.capture.len;
         body.files.push(ExportedFile {
             path: PathText::new(&target),
@@ -114,14 +115,13 @@ fn json_core<W: std::io::Write>(
 fn json_file(ctx: &Context, args: &ExportArgs, file: &Path) -> Result<Report<ExportBody>> {
     let root = place::with_archive(&ctx.env)?;
     let target: PathBuf = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-    let mut sink = JsonExport::new(HandOut::create(&target)?);
+    let mut sink = JsonExport::new(BufWriter::with_capacity(1 << 16, HandOut::create(&target)?));
     // A document of a file is whole or not there: an error drops the unpublished file.
     json_core(ctx, &root, args, &mut sink)?;
     let id = sink.id().to_owned();
-    let (hand_out, bytes, digest) = sink
-        .end(None, &ctx.site)
-        .map_err(|e| Error::io("write", &target, e))?;
-    hand_out.publish()?;
+    let failed = |e: std::io::Error| Error::io("write", &target, e);
+    let (buffer, bytes, digest) = sink.end(None, &ctx.site).map_err(failed)?;
+    buffer.into_inner().map_err(|e| failed(e.into_error()))?.publish()?;
     let path = PathText::new(&target);
     Ok(Report::ok(ExportBody {
         id,

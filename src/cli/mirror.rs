@@ -39,12 +39,12 @@ pub(super) fn verify(ctx: &Context, args: &MirrorVerifyArgs) -> Result<Report<Mi
 
 fn verify_core(ctx: &Context, root: &Root, args: &MirrorVerifyArgs) -> Result<MirrorVerifyBody> {
     let mirror = place::mirror(root)?;
-    let (mut problems, mut total, mut lost, mut harm) = (Vec::new(), 0u64, false, false);
+    let (mut problems, mut total, mut lost, mut damage) = (Vec::new(), 0u64, false, 0u64);
     let mut stop = || ctx.interrupt.pending().is_some();
     let summary = mirror.verify(args.deep, &mut stop, &mut |p| {
         total += 1;
         lost |= p.kind.loses_capture();
-        harm |= !p.kind.harmless();
+        damage += u64::from(!p.kind.harmless());
         // What costs a capture is kept before what does not.
         if problems.len() < KEPT || p.kind.loses_capture() && problems.len() < 2 * KEPT {
             problems.push(MirrorProblemEntry::from(p));
@@ -52,7 +52,7 @@ fn verify_core(ctx: &Context, root: &Root, args: &MirrorVerifyArgs) -> Result<Mi
     })?;
     let status = if lost {
         MirrorState::Corrupt
-    } else if harm {
+    } else if damage > 0 {
         MirrorState::Degraded
     } else if args.deep && summary.complete {
         MirrorState::Ok
@@ -71,13 +71,14 @@ fn verify_core(ctx: &Context, root: &Root, args: &MirrorVerifyArgs) -> Result<Mi
         complete: summary.complete,
         problems,
         problems_total: total,
+        damage_total: damage,
         problems_truncated: false,
     })
 }
 
 pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<MirrorListBody>> {
     let root = place::with_mirror(&ctx.env)?;
-    let mut body = list_core(&root, args)?;
+    let mut body = list_core(ctx, &root, args)?;
     body.truncated = u64::try_from(body.captures.len()).unwrap_or(u64::MAX) < body.total;
     if body.truncated {
         let argv = [
@@ -95,13 +96,14 @@ pub(super) fn list(ctx: &Context, args: &MirrorListArgs) -> Result<Report<Mirror
     Ok(Report::ok(body))
 }
 
-fn list_core(root: &Root, args: &MirrorListArgs) -> Result<MirrorListBody> {
+fn list_core(ctx: &Context, root: &Root, args: &MirrorListArgs) -> Result<MirrorListBody> {
     let mirror = place::mirror(root)?;
     let source = place::source(&mirror, &args.source)?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut newest: VecDeque<CaptureLine> = VecDeque::new();
     let mut total = 0;
     mirror.captures(source.key, &mut |line| {
+        ctx.interrupt.check()?;
         total += 1;
         newest.push_front(line);
         newest.truncate(limit);
@@ -119,10 +121,15 @@ fn list_core(root: &Root, args: &MirrorListArgs) -> Result<MirrorListBody> {
 pub(super) fn get(ctx: &Context, args: &MirrorGetArgs) -> Result<Report<MirrorGetBody>> {
     let wanted = Wanted::read(&args.source, args.seq)?;
     let root = place::with_mirror(&ctx.env)?;
-    get_core(&root, &wanted, args).map(Report::ok)
+    get_core(ctx, &root, &wanted, args).map(Report::ok)
 }
 
-fn get_core(root: &Root, wanted: &Wanted, args: &MirrorGetArgs) -> Result<MirrorGetBody> {
+fn get_core(
+    ctx: &Context,
+    root: &Root,
+    wanted: &Wanted,
+    args: &MirrorGetArgs,
+) -> Result<MirrorGetBody> {
     let mirror = place::mirror(root)?;
     let (source, member) = match place::source(&mirror, &wanted.source) {
         Ok(source) => (source, args.member.clone()),
@@ -154,7 +161,7 @@ fn get_core(root: &Root, wanted: &Wanted, args: &MirrorGetArgs) -> Result<Mirror
         }
     };
     let target = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
-    hand_out(mirror.open_content(recipe, len)?, &target, len, hash)?;
+    hand_out(mirror.open_content(recipe, len)?, &target, len, hash, &ctx.interrupt)?;
     Ok(MirrorGetBody {
         source: MirrorSource::from(&source),
         seq,
@@ -219,10 +226,10 @@ impl Human for MirrorVerifyBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         let b = &r.body;
         for p in &b.problems {
-            let mark = if p.loses_capture {
-                Mark::Error
-            } else {
-                Mark::Warn
+            let mark = match (p.loses_capture, p.damage) {
+                (true, _) => Mark::Error,
+                (false, true) => Mark::Warn,
+                (false, false) => Mark::Info,
             };
             let place = match (&p.file, p.offset) {
                 (Some(file), Some(offset)) => format!(" [{file} at {offset}]"),
@@ -253,11 +260,11 @@ impl Human for MirrorVerifyBody {
 
     fn verdict(r: &Report<Self>) -> String {
         let b = &r.body;
-        match (b.complete, b.problems_total, b.deep) {
+        match (b.complete, b.damage_total, b.deep) {
             (false, ..) => "Not everything was looked at.".to_owned(),
             (true, 0, true) => "Every captured byte is there and is right.".to_owned(),
             (true, 0, false) => "Everything promised is there; bytes were not read.".to_owned(),
-            (true, n, _) => format!("The mirror has {}.", count(n, "problem", "problems")),
+            (true, n, _) => format!("The mirror is damaged in {}.", count(n, "place", "places")),
         }
     }
 }

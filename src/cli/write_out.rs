@@ -6,22 +6,26 @@ use std::path::Path;
 use crate::disk::HandOut;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
+use crate::model::interrupt::Interrupt;
 
 /// Writes `content` to `target`, which must not exist, and publishes it only when it has exactly
 /// `len` bytes with the BLAKE3 `hash`: nothing is left otherwise.
 ///
 /// # Errors
-/// `verify-failed`, `target-exists`, `no-space`, `permission-denied`, `io`.
+/// `verify-failed`, `target-exists`, `no-space`, `permission-denied`, `io`; `interrupted` or
+/// `terminated` when a signal came.
 pub(super) fn hand_out(
     mut content: impl Read,
     target: &Path,
     len: u64,
     hash: Digest,
+    interrupt: &Interrupt,
 ) -> Result<()> {
     let mut out = HandOut::create(target)?;
     let mut hasher = blake3::Hasher::new();
     let mut buf = vec![0u8; 1 << 18];
     loop {
+        interrupt.check()?;
         let n = match content.read(&mut buf) {
             Ok(0) => break,
             Ok(n) => n,

@@ -4,10 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::MirrorBlock;
-use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site};
 use crate::error::{Error, ErrorKind};
 use crate::exit::ExitCodeKind;
-use crate::model::finding::RiskLevel;
 use crate::model::interrupt::Signal;
 use crate::model::next::{Next, NextId};
 use crate::model::path::PathText;
@@ -31,6 +30,8 @@ pub struct MirrorVerifyBody {
     pub problems: Vec<MirrorProblemEntry>,
     /// How many problems there are.
     pub problems_total: u64,
+    /// How many of them are damage; the rest is what a crash leaves, and no loss.
+    pub damage_total: u64,
     /// Whether `problems` leaves some out.
     pub problems_truncated: bool,
 }
@@ -47,6 +48,8 @@ pub const MAX_PROBLEMS: usize = 20;
 pub struct MirrorProblemEntry {
     /// What it is, kebab-case and stable.
     pub code: String,
+    /// Whether it is damage; otherwise it is what a crash leaves, and no loss.
+    pub damage: bool,
     /// Whether a capture is not readable because of it.
     pub loses_capture: bool,
     /// One sentence for people.
@@ -158,54 +161,135 @@ pub fn mirror_verify_report(
     interrupted: Option<Signal>,
     site: &Site,
 ) -> Report<MirrorVerifyBody> {
-    let loses = body.problems.iter().any(|p| p.loses_capture)
-        || body.raw_mirror.status == MirrorState::Corrupt;
-    // What costs a capture comes first, so that a cut list still shows it.
-    body.problems.sort_by(|a, b| {
-        let key = |p: &MirrorProblemEntry| {
-            (
-                !p.loses_capture,
-                p.file.clone(),
-                p.offset,
-                p.source.clone(),
-                p.seq,
-                p.code.clone(),
-            )
-        };
-        key(a).cmp(&key(b))
-    });
     let listed = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let damage = body.problems.iter().filter(|p| p.damage).count();
+    body.damage_total = body.damage_total.max(listed(damage));
     body.problems_total = body.problems_total.max(listed(body.problems.len()));
+    // What costs a capture comes first, so that a cut list still shows it.
+    body.problems.sort_by_key(|p| {
+        let place = (p.file.clone(), p.offset, p.source.clone(), p.seq);
+        (
+            !p.loses_capture,
+            !p.damage,
+            place,
+            p.code.clone(),
+            p.message.clone(),
+        )
+    });
     body.problems.truncate(MAX_PROBLEMS);
     body.problems_truncated = listed(body.problems.len()) < body.problems_total;
-    let problems = body.problems_total;
-    let deep = body.deep;
+    for problem in &mut body.problems {
+        problem.message = site.redact(&problem.message);
+    }
+    let lost = body.raw_mirror.status == MirrorState::Corrupt;
+    let (damage, problems, deep) = (body.damage_total, body.problems_total, body.deep);
     let complete = body.complete;
-    let report = Report::ok(body);
-    if loses {
+    let mut report = Report::ok(body);
+    if damage > 0 {
         let error = Error::new(
             ErrorKind::MirrorDamaged,
-            format!("{problems} problems; a captured version can't be read"),
+            if lost {
+                "a captured version can't be read"
+            } else {
+                "the mirror is damaged; no captured version is known to be lost"
+            },
         )
-        .with_hint("A source that still exists heals it: index again, then verify again.")
-        .with_hint_argv(Next::IndexFull.argv());
+        .with_hint("Sources that still exist heal it: index them again, then verify again.")
+        .with_hint_argv(Next::IndexFull.argv())
+        .with_context("damage", damage.to_string());
         return report
             .recommending(&[Next::IndexFull, Next::CheckDeep], site)
             .failing_keeping_next(&error, site);
     }
-    if let Some(signal) = interrupted.filter(|_| !complete) {
-        return report.failing(&signal.error(), false, site);
+    if !complete {
+        let ended = interrupted.unwrap_or(Signal::Int).error();
+        return report.failing(&ended, false, site);
     }
-    let mut report = report;
     if problems > 0 {
-        report.status = Status::Warn;
-        report.risk_level = RiskLevel::Low;
         report.operation_outcome =
             OperationOutcome::new(OutcomeKind::OkReadOnlyDiagnosed, ExitCodeKind::Success);
         report = report.recommending(&[Next::Index], site);
     } else if !deep {
         report = report.recommending(&[Next::MirrorVerifyDeep], site);
+        // Worth running one day, and nothing that has to be done.
         report.recommended_action = NextId::None;
     }
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::check::MirrorBlock;
+    use crate::report::envelope::Status;
+
+    fn body(problems: Vec<MirrorProblemEntry>, complete: bool) -> MirrorVerifyBody {
+        MirrorVerifyBody {
+            deep: true,
+            raw_mirror: MirrorBlock {
+                status: MirrorState::Ok,
+                sources: Some(1),
+                captures: Some(1),
+                packs: Some(1),
+                stored_bytes: None,
+                last_verified: None,
+            },
+            objects: 1,
+            verified_bytes: 1,
+            complete,
+            problems,
+            problems_total: 0,
+            damage_total: 0,
+            problems_truncated: false,
+        }
+    }
+
+    fn problem(damage: bool, loses_capture: bool) -> MirrorProblemEntry {
+        MirrorProblemEntry {
+            code: "x".to_owned(),
+            damage,
+            loses_capture,
+            message: String::new(),
+            file: None,
+            offset: None,
+            object: None,
+            source: None,
+            seq: None,
+        }
+    }
+
+    #[test]
+    fn damage_exits_23_and_what_a_crash_leaves_exits_0() {
+        let exit = |b| {
+            mirror_verify_report(b, None, &Site::plain())
+                .operation_outcome
+                .exit_code
+        };
+        assert_eq!(exit(body(vec![], true)), 0);
+        assert_eq!(exit(body(vec![problem(false, false)], true)), 0);
+        assert_eq!(exit(body(vec![problem(true, false)], true)), 23);
+        assert_eq!(exit(body(vec![problem(true, true)], false)), 23);
+    }
+
+    #[test]
+    fn an_early_end_is_never_a_clean_mirror() {
+        let r = mirror_verify_report(body(vec![], false), Some(Signal::Term), &Site::plain());
+        assert_eq!(
+            (r.status, r.operation_outcome.exit_code),
+            (Status::Error, 143)
+        );
+    }
+
+    #[test]
+    fn lost_captures_are_listed_before_all_others() {
+        let mut all: Vec<_> = (0..100).map(|_| problem(true, false)).collect();
+        all.push(problem(true, true));
+        let r = mirror_verify_report(body(all, true), None, &Site::plain());
+        assert!(r.body.problems[0].loses_capture);
+        assert_eq!(
+            (r.body.problems.len(), r.body.problems_total),
+            (MAX_PROBLEMS, 101)
+        );
+        assert!(r.body.problems_truncated);
+    }
 }

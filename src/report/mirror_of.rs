@@ -39,6 +39,7 @@ impl From<MirrorProblem> for MirrorProblemEntry {
     fn from(p: MirrorProblem) -> MirrorProblemEntry {
         MirrorProblemEntry {
             code: p.kind.code().to_owned(),
+            damage: !p.kind.harmless(),
             loses_capture: p.kind.loses_capture(),
             message: p.message,
             file: Some(p.file),

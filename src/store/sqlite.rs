@@ -20,6 +20,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Prepared statements kept per connection: more than any module has distinct statements.
 const STATEMENTS: usize = 64;
+/// Page cache of a writer in KiB. With SQLite's 2 MiB a commit of one large source spills.
+const CACHE_KIB: i64 = 32 << 10;
 
 /// Opens a database for writing: WAL, every commit synced, foreign keys, defensive. It is never
 /// checkpointed but by [`checkpoint`], so that readers without locks stay safe. With `create` a
@@ -54,6 +56,7 @@ pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         conn.pragma_update(None, "foreign_keys", true)?;
+        conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
         Ok(())
     };
     set().map_err(|e| failed("open", path, e))?;
@@ -71,9 +74,10 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
     if !present(path)? {
         return Ok(None);
     }
-    // Without a WAL file SQLite would make one; then nothing is pending and the database file
-    // alone, which only a checkpoint changes, is the whole truth.
-    let query = if present(&sidecar(path, "-wal"))? {
+    // Without a WAL file SQLite would make one, and it opens even an empty one for writing; then
+    // nothing is pending and the database file alone, which only a checkpoint changes, is the
+    // whole truth.
+    let query = if pending(&sidecar(path, "-wal"))? {
         "mode=ro&vfs=unix-none"
     } else {
         "mode=ro&immutable=1"
@@ -186,13 +190,22 @@ fn sidecar(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn present(path: &Path) -> Result<bool> {
+    Ok(len(path)?.is_some())
+}
+
+/// Whether a WAL is there and holds anything.
+fn pending(path: &Path) -> Result<bool> {
+    Ok(len(path)?.is_some_and(|len| len > 0))
+}
+
+fn len(path: &Path) -> Result<Option<u64>> {
     match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_file() => Ok(true),
+        Ok(meta) if meta.is_file() => Ok(Some(meta.len())),
         Ok(_) => Err(Error::new(
             ErrorKind::UnsafeTarget,
             format!("{} is not a regular file", path.display()),
         )),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io("look up", path, e)),
     }
 }

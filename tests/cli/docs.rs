@@ -75,7 +75,7 @@ fn table(text: &mut String, args: &[ArgNode]) {
             name.push_str(" (repeatable)");
         }
         let value = if a.values.is_empty() {
-            a.value.clone().map_or_else(String::new, |v| format!("{v}"))
+            a.value.clone().unwrap_or_default()
         } else {
             a.values
                 .iter()

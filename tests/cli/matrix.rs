@@ -27,8 +27,8 @@ fn json(mut words: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
 
 #[test]
 fn where_nothing_was_ever_done() {
-    let sandbox = Sandbox::new();
     for words in every_command() {
+        let sandbox = Sandbox::new();
         let run = sandbox.run(json(words.clone()));
         one_document(&run, &format!("{words:?}"));
         if words[0] != "index" {
@@ -53,6 +53,115 @@ fn where_nothing_was_ever_done() {
             value["recommended_commands"][0]["argv"],
             serde_json::json!(["cass", "index"])
         );
+    }
+}
+
+#[test]
+fn where_sessions_are_indexed() {
+    let sandbox = Sandbox::new();
+    let project = sandbox.home().join(".claude/projects/-p");
+    std::fs::create_dir_all(&project).unwrap();
+    let id = "0b7a7a3e-1111-4222-8333-444455556666";
+    // A title that a terminal would act on.
+    let line = format!(
+        "{{\"type\":\"user\",\"sessionId\":\"{id}\",\"uuid\":\"u1\",\"parentUuid\":null,\
+         \"cwd\":\"/w\\u001b[31m\",\"timestamp\":\"2026-01-02T03:04:05.000Z\",\
+         \"message\":{{\"role\":\"user\",\"content\":\"a \\u001b]0;t\\u0007\\u202e b\"}}}}\n"
+    );
+    let source = project.join(format!("{id}.jsonl"));
+    std::fs::write(&source, line).unwrap();
+    let run = sandbox.run(["index", "--json"]);
+    let value = one_document(&run, "index");
+    assert_eq!(
+        (run.code, &value["status"]),
+        (0, &"applied".into()),
+        "{value}"
+    );
+    let run = sandbox.run(["index", "--json"]);
+    let value = one_document(&run, "index again");
+    assert_eq!(
+        (run.code, &value["status"]),
+        (0, &"no-op".into()),
+        "{value}"
+    );
+
+    for mut words in every_command() {
+        for word in &mut words {
+            match word.to_str() {
+                Some("0011") => *word = id.into(),
+                Some("/no/such") => *word = source.clone().into(),
+                Some("/no/such@1") => *word = format!("{}@1", source.display()).into(),
+                _ => {}
+            }
+        }
+        let run = sandbox.run(json(words.clone()));
+        let value = one_document(&run, &format!("{words:?}"));
+        assert_eq!(run.code, 0, "{words:?}: {value}");
+        for name in ["out-raw", "out.json", "got"] {
+            let made = sandbox.cwd().join(name);
+            let _ = std::fs::remove_dir_all(&made).or_else(|_| std::fs::remove_file(&made));
+        }
+        let run = sandbox.run(&words);
+        assert_eq!(run.code, 0, "{words:?}: {}", run.stderr);
+        let is_json = words.contains(&"json".into()) && !words.contains(&"-o".into());
+        if !is_json {
+            super::hostile::nothing_raw(&run);
+        }
+        if !is_json && !words.contains(&"--help".into()) {
+            let text = String::from_utf8_lossy(&run.stdout);
+            assert!(text.lines().count() <= 40, "{words:?}: {text}");
+        }
+    }
+}
+
+/// The signal comes when the mirror was begun, so the handlers are in place and sources remain.
+#[test]
+fn a_signal_leaves_a_partial_document_and_the_next_run_goes_on() {
+    for (signal, code) in [
+        (rustix::process::Signal::INT, 130),
+        (rustix::process::Signal::TERM, 143),
+    ] {
+        let sandbox = Sandbox::new();
+        let project = sandbox.home().join(".claude/projects/-p");
+        std::fs::create_dir_all(&project).unwrap();
+        for n in 0..200 {
+            let line = format!(
+                "{{\"type\":\"user\",\"sessionId\":\"s{n}\",\"uuid\":\"u{n}\",\
+                 \"message\":{{\"role\":\"user\",\"content\":\"hello\"}}}}\n"
+            );
+            std::fs::write(project.join(format!("s{n}.jsonl")), line).unwrap();
+        }
+        let mut command = sandbox.command(["index", "--json"]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while !sandbox.data().join("raw-mirror/FORMAT").exists() {
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "it ended before it began"
+            );
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::yield_now();
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        let run = finish(child.wait_with_output().unwrap());
+        let value = one_document(&run, "index, interrupted");
+        assert_eq!(run.code, code, "{value}");
+        assert_eq!(value["status"], "partial");
+        assert_eq!(value["operation_outcome"]["kind"], "interrupted");
+        assert_eq!(value["recommended_action"], "retry");
+
+        let run = sandbox.run(["index", "--json"]);
+        let value = one_document(&run, "index, again");
+        assert_eq!(run.code, 0, "{value}");
+        let value = sandbox
+            .run(["sessions", "list", "--limit", "1", "--json"])
+            .document();
+        assert_eq!(value["total"], 200);
     }
 }
 
@@ -105,9 +214,28 @@ fn where_another_process_writes() {
     assert_eq!(value["writer_active"], true);
     assert_eq!(value["owner"]["pid"], std::process::id());
     assert_eq!(value["owner"]["command"], "index");
+    let run = sandbox.run(["index", "--json"]);
+    let value = one_document(&run, "index");
+    assert_eq!(run.code, 7, "{value}");
+    assert_eq!(value["status"], "blocked");
+    assert_eq!(value["err"]["kind"], "lock-busy");
+    assert_eq!(value["err"]["retryable"], true);
+    assert_eq!(
+        value["err"]["context"]["owner_pid"],
+        std::process::id().to_string()
+    );
+    assert!(value["operation_outcome"]["retry_after_ms"].is_u64());
     drop(lock);
-    let value = sandbox.run(["health", "--json"]).document();
-    assert_eq!(value["writer_active"], false);
+    // A process that another test is just starting may hold our descriptor until it has begun.
+    let begun = Instant::now();
+    loop {
+        let value = sandbox.run(["health", "--json"]).document();
+        if value["writer_active"] == false {
+            assert_eq!(value["owner"], serde_json::Value::Null);
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{value}");
+    }
     assert_eq!(sandbox.names(), before, "looking left a trace");
 }
 

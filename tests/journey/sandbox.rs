@@ -200,3 +200,15 @@ pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, u64, String)> {
         })
         .collect()
 }
+
+/// The bytes of every file that means something: locks and SQLite's shared memory are left out.
+pub fn content(dir: &Path) -> BTreeMap<PathBuf, String> {
+    snapshot(dir)
+        .into_iter()
+        .filter(|(path, facts)| {
+            let name = path.to_string_lossy();
+            !facts.4.is_empty() && !name.contains("/locks/") && !name.ends_with("-shm")
+        })
+        .map(|(path, facts)| (path, facts.4))
+        .collect()
+}

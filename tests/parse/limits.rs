@@ -19,7 +19,9 @@ struct Made<F> {
 impl<F: FnMut() -> Option<Vec<u8>>> Read for Made<F> {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         while self.at == self.held.len() {
-            let Some(next) = (self.next)() else { return Ok(0) };
+            let Some(next) = (self.next)() else {
+                return Ok(0);
+            };
             (self.held, self.at) = (next, 0);
         }
         let n = buf.len().min(self.held.len() - self.at);
@@ -31,11 +33,18 @@ impl<F: FnMut() -> Option<Vec<u8>>> Read for Made<F> {
 
 fn made<'r>(parts: impl Iterator<Item = Vec<u8>> + 'r) -> Box<dyn Read + 'r> {
     let mut parts = parts;
-    Box::new(Made { next: move || parts.next(), held: Vec::new(), at: 0 })
+    Box::new(Made {
+        next: move || parts.next(),
+        held: Vec::new(),
+        at: 0,
+    })
 }
 
 fn name() -> SourceName<'static> {
-    SourceName { provider: Provider::Claude, path: Path::new("/s/x.jsonl") }
+    SourceName {
+        provider: Provider::Claude,
+        path: Path::new("/s/x.jsonl"),
+    }
 }
 
 const SMALL: &str = "{\"type\":\"user\",\"uuid\":\"a\",\"message\":{\"content\":\"x\"}}\n";
@@ -81,7 +90,13 @@ fn an_unfinished_line_over_the_limit_is_a_torn_tail() {
     );
     let pieces = drain(&mut parser);
     check_tiles(&pieces, cut as u64, finished.as_bytes(), 2);
-    assert!(matches!(pieces[0], Piece::Skipped { reason: SkipReason::Oversized, .. }));
+    assert!(matches!(
+        pieces[0],
+        Piece::Skipped {
+            reason: SkipReason::Oversized,
+            ..
+        }
+    ));
     assert_eq!(records(&pieces).len(), 1);
 }
 
@@ -96,7 +111,9 @@ fn a_line_under_the_limit_is_parsed_and_its_payload_is_not_kept() {
     let pieces = drain(&mut parser);
     let hash = blake3::hash(&vec![b'A'; 15 << 20]);
     let description = format!("[image/png, {} bytes, blake3 {hash}]", 15 << 20);
-    let Disposition::Messages(m) = &records(&pieces)[0].disposition else { panic!() };
+    let Disposition::Messages(m) = &records(&pieces)[0].disposition else {
+        panic!()
+    };
     assert_eq!(m[0].text, description);
     assert_eq!(m[1].text, format!("see {description} here"));
 }
@@ -104,7 +121,8 @@ fn a_line_under_the_limit_is_parsed_and_its_payload_is_not_kept() {
 #[test]
 fn three_hundred_thousand_small_records() {
     let parts = (0..300_000).map(|n| {
-        format!("{{\"type\":\"user\",\"uuid\":\"{n}\",\"message\":{{\"content\":\"{n}\"}}}}\n").into_bytes()
+        format!("{{\"type\":\"user\",\"uuid\":\"{n}\",\"message\":{{\"content\":\"{n}\"}}}}\n")
+            .into_bytes()
     });
     let mut parser = open(name(), made(parts), b"", None);
     let (mut n, mut end) = (0u32, 0);
@@ -126,6 +144,8 @@ fn many_values_on_one_line_and_many_begins_of_records_take_linear_time() {
     for text in [
         "{\"type\":\"user\",".repeat(100_000) + "\n",
         "{\"type\":\"user\",\"x\":\"".repeat(100_000) + "\n",
+        "{\"type\":\"user\"} ".repeat(100_000) + "\n",
+        ("{\"type\":".repeat(250) + "{\"type\":\"user\"}{}").repeat(300) + "\n",
         "{\"type\":\"user\"}x".repeat(100_000) + "\n",
         format!("{}\n", "{\"type\":\"\n".repeat(50_000)),
         ";base64,data:".repeat(100_000),

@@ -1,5 +1,10 @@
 //! The parser on real files of harnesses, and on damage made from them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
 
 mod damage;
 mod limits;

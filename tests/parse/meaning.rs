@@ -13,7 +13,10 @@ type Said = (Role, MessageKind, String);
 fn said(provider: Provider, lines: &[&str]) -> Vec<Said> {
     let text = lines.join("\n") + "\n";
     let pieces = parse_as(provider, text.as_bytes());
-    messages(&pieces).into_iter().map(|m| (m.role, m.kind, m.text.clone())).collect()
+    messages(&pieces)
+        .into_iter()
+        .map(|m| (m.role, m.kind, m.text.clone()))
+        .collect()
 }
 
 fn facts(pieces: &[cass::model::record::Piece]) -> Facts {
@@ -47,15 +50,21 @@ fn claude_injected_text_is_not_the_person() {
         (Role::User, MessageKind::Text, "mine"),
         (Role::Meta, MessageKind::Text, "reminder"),
         (Role::Meta, MessageKind::Summary, "so far"),
-        (Role::Meta, MessageKind::Text, "<command-name>/x</command-name>"),
+        (
+            Role::Meta,
+            MessageKind::Text,
+            "<command-name>/x</command-name>",
+        ),
         (Role::User, MessageKind::Text, "<b>mine</b>"),
         (Role::Meta, MessageKind::Text, "later"),
         (Role::User, MessageKind::Text, "now"),
         (Role::System, MessageKind::Summary, "while away"),
         (Role::System, MessageKind::Text, "note"),
     ];
-    let expected: Vec<Said> =
-        expected.iter().map(|(r, k, t)| (*r, *k, (*t).to_owned())).collect();
+    let expected: Vec<Said> = expected
+        .iter()
+        .map(|(r, k, t)| (*r, *k, (*t).to_owned()))
+        .collect();
     assert_eq!(all, expected);
 }
 
@@ -145,7 +154,12 @@ fn claude_subagents_are_sessions_below_their_parent() {
 fn two_sessions_in_one_file_stay_two() {
     let s = sample("e9f146fa");
     let pieces = parse(s.provider, &s.path, &s.bytes);
-    let of = |id: &str| records(&pieces).iter().filter(|r| r.session.starts_with(id)).count();
+    let of = |id: &str| {
+        records(&pieces)
+            .iter()
+            .filter(|r| r.session.starts_with(id))
+            .count()
+    };
     assert_eq!((of("e9f146fa"), of("b162b1ae")), (48, 39));
 }
 
@@ -171,15 +185,24 @@ fn duplicates(lines: &[&str]) -> Vec<Option<usize>> {
 
 #[test]
 fn codex_says_it_thrice_and_it_is_held_once_a_turn() {
-    assert_eq!(duplicates(&[TURN, ASK, ASKED, ITEM]), [None, None, Some(1), Some(1)]);
-    assert_eq!(duplicates(&[TURN, ITEM, ASKED, ASK]), [None, None, Some(1), Some(1)]);
+    assert_eq!(
+        duplicates(&[TURN, ASK, ASKED, ITEM]),
+        [None, None, Some(1), Some(1)]
+    );
+    assert_eq!(
+        duplicates(&[TURN, ITEM, ASKED, ASK]),
+        [None, None, Some(1), Some(1)]
+    );
     // The same words in the next turn are new.
     assert_eq!(
         duplicates(&[TURN, ASK, ASKED, NEXT, ASK, ASKED]),
         [None, None, Some(1), None, None, Some(4)]
     );
     // Old versions name no turn: each channel says a message once.
-    assert_eq!(duplicates(&[ASK, ASKED, ASK, ASKED]), [None, Some(0), None, Some(2)]);
+    assert_eq!(
+        duplicates(&[ASK, ASKED, ASK, ASKED]),
+        [None, Some(0), None, Some(2)]
+    );
     // The person and the model may use the same words.
     let answer = ASK.replace("\"user\"", "\"assistant\"");
     assert_eq!(duplicates(&[TURN, ASK, &answer]), [None, None, None]);
@@ -207,11 +230,17 @@ fn codex_results_are_held_once_a_call_unless_one_says_more() {
     let text = [call, ended].join("\n");
     let pieces = parse_as(Provider::Codex, text.as_bytes());
     let all = messages(&pieces);
-    assert_eq!((&*all[0].text, all[0].tool_name.as_deref()), (r#"{"cmd":"ls"}"#, Some("exec")));
+    assert_eq!(
+        (&*all[0].text, all[0].tool_name.as_deref()),
+        (r#"{"cmd":"ls"}"#, Some("exec"))
+    );
     assert_eq!((&*all[1].text, all[1].is_error), ("out", Some(true)));
     // The command went on after the model got its first lines.
     let long = ended.replace("\"out\"", &format!("\"{}\"", "more ".repeat(1000)));
-    assert_eq!(duplicates(&[call, output, &long, output]), [None, None, None, Some(2)]);
+    assert_eq!(
+        duplicates(&[call, output, &long, output]),
+        [None, None, None, Some(2)]
+    );
 }
 
 #[test]
@@ -219,7 +248,10 @@ fn codex_compaction_repeats_nothing() {
     let summary = r#"{"type":"compacted","payload":{"message":"so far","replacement_history":[{"type":"message","role":"user","content":[{"type":"input_text","text":"go on"}]}]}}"#;
     let all = said(Provider::Codex, &[ASK, summary]);
     assert_eq!(all.len(), 2);
-    assert_eq!(all[1], (Role::System, MessageKind::Summary, "so far".to_owned()));
+    assert_eq!(
+        all[1],
+        (Role::System, MessageKind::Summary, "so far".to_owned())
+    );
     let empty = summary.replace("so far", "");
     assert_eq!(said(Provider::Codex, &[ASK, &empty]).len(), 1);
 }
@@ -237,7 +269,10 @@ fn codex_bare_records_of_old_versions() {
     let text = lines.join("\n");
     let pieces = parse_as(Provider::Codex, text.as_bytes());
     let all = records(&pieces);
-    assert!(all.iter().all(|r| r.session == "5973b6c0-94b8-487b-a530-2aeb6098ae0e"));
+    assert!(
+        all.iter()
+            .all(|r| r.session == "5973b6c0-94b8-487b-a530-2aeb6098ae0e")
+    );
     assert_eq!(all[1].record_type, "state");
     assert_eq!(all[4].native_id.as_deref(), Some("fc_1"));
     let kinds: Vec<MessageKind> = messages(&pieces).iter().map(|m| m.kind).collect();
@@ -275,13 +310,20 @@ fn compressed_rollouts_are_read_frame_by_frame() {
     assert!(s.name.contains(&records(&pieces)[0].session));
     // The same bytes in several frames, cut inside a line.
     let third = s.bytes.len() / 3;
-    let frames: Vec<u8> = [&s.bytes[..third], &s.bytes[third..2 * third], &s.bytes[2 * third..]]
-        .iter()
-        .flat_map(|part| zstd::encode_all(*part, 3).unwrap())
-        .collect();
+    let frames: Vec<u8> = [
+        &s.bytes[..third],
+        &s.bytes[third..2 * third],
+        &s.bytes[2 * third..],
+    ]
+    .iter()
+    .flat_map(|part| zstd::encode_all(*part, 3).unwrap())
+    .collect();
     let again = |bytes: &[u8]| {
         let content = decoded(&s.path, Box::new(std::io::Cursor::new(bytes.to_vec()))).unwrap();
-        let name = SourceName { provider: s.provider, path: &s.path };
+        let name = SourceName {
+            provider: s.provider,
+            path: &s.path,
+        };
         let mut parser = open(name, content, &s.bytes, None);
         let mut out = Vec::new();
         loop {
@@ -299,6 +341,10 @@ fn compressed_rollouts_are_read_frame_by_frame() {
     assert!(part.len() > 4);
     assert_eq!(part[..], pieces[..part.len()]);
     // A plain name is read as it is.
-    let plain = decoded(Path::new("/s/x.jsonl"), Box::new(std::io::Cursor::new(b"x"))).unwrap();
+    let plain = decoded(
+        Path::new("/s/x.jsonl"),
+        Box::new(std::io::Cursor::new(b"x")),
+    )
+    .unwrap();
     assert_eq!(std::io::read_to_string(plain).unwrap(), "x");
 }

@@ -32,16 +32,36 @@ fn every_sample_is_tiled_and_no_record_is_missing_or_invented() {
         assert_eq!(records.len(), expected.len(), "{}", s.name);
         for (record, value) in records.iter().zip(&expected) {
             let raw = slice(&s.bytes, &record.span);
-            assert_eq!(serde_json::from_slice::<Value>(raw).unwrap(), *value, "{}", s.name);
+            assert_eq!(
+                serde_json::from_slice::<Value>(raw).unwrap(),
+                *value,
+                "{}",
+                s.name
+            );
             let uuid = value.get("uuid").and_then(Value::as_str);
             if s.provider == Provider::Claude {
                 assert_eq!(record.native_id.as_deref(), uuid, "{}", s.name);
             }
-            let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
-            assert!(record.record_type.starts_with(kind), "{}: {}", s.name, record.record_type);
+            let kind = value
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            assert!(
+                record.record_type.starts_with(kind),
+                "{}: {}",
+                s.name,
+                record.record_type
+            );
         }
-        assert!(pieces.iter().all(|p| !matches!(p, Piece::Skipped { .. })), "{}", s.name);
-        glued += records.iter().filter(|r| r.recovery == Recovery::Glued).count();
+        assert!(
+            pieces.iter().all(|p| !matches!(p, Piece::Skipped { .. })),
+            "{}",
+            s.name
+        );
+        glued += records
+            .iter()
+            .filter(|r| r.recovery == Recovery::Glued)
+            .count();
     }
     // Both halves of the two torn-together lines are there; the second half is the glued one.
     assert_eq!(glued, 2);
@@ -115,15 +135,21 @@ fn claude_messages_are_the_blocks_that_are_there() {
     for s in samples().iter().filter(|s| s.provider == Provider::Claude) {
         let pieces = parse(s.provider, &s.path, &s.bytes);
         let mut expected = [0; 5];
-        values(&s.bytes).iter().for_each(|v| claude_blocks(v, &mut expected));
+        values(&s.bytes)
+            .iter()
+            .for_each(|v| claude_blocks(v, &mut expected));
         assert_eq!(kinds(&pieces), expected, "{}", s.name);
-        let doubles =
-            records(&pieces).iter().any(|r| matches!(r.disposition, Disposition::DuplicateOf { .. }));
+        let doubles = records(&pieces)
+            .iter()
+            .any(|r| matches!(r.disposition, Disposition::DuplicateOf { .. }));
         assert!(!doubles, "{}", s.name);
         total.iter_mut().zip(expected).for_each(|(t, e)| *t += e);
     }
     // The samples are no accident: thousands of blocks of every kind.
-    assert!(total[2] >= 730 && total[3] >= 728 && total[1] > 100 && total[4] >= 2, "{total:?}");
+    assert!(
+        total[2] >= 730 && total[3] >= 728 && total[1] > 100 && total[4] >= 2,
+        "{total:?}"
+    );
 }
 
 #[test]
@@ -153,10 +179,11 @@ fn codex_messages_are_held_once() {
                     calls.insert(p["call_id"].as_str().unwrap().to_owned());
                 }
                 ("response_item", "web_search_call") => n[2] += 1,
-                (_, k) if k.ends_with("_call_output") || k.ends_with("_end") => {
-                    if k != "web_search_end" {
-                        results.insert(p["call_id"].as_str().unwrap().to_owned());
-                    }
+                (_, k)
+                    if k != "web_search_end"
+                        && (k.ends_with("_call_output") || k.ends_with("_end")) =>
+                {
+                    results.insert(p["call_id"].as_str().unwrap().to_owned());
                 }
                 ("event_msg", "item_completed") if p["item"]["type"] == "CommandExecution" => {
                     results.insert(p["item"]["id"].as_str().unwrap().to_owned());
@@ -189,7 +216,10 @@ fn nothing_in_real_files_is_of_an_unknown_type() {
 
 #[test]
 fn older_parts_of_a_session_are_prefixes_of_newer_ones() {
-    for (old, new) in [("cc432c40/t1", "cc432c40/t3"), ("cc432c40/t3", "cc432c40/t5")] {
+    for (old, new) in [
+        ("cc432c40/t1", "cc432c40/t3"),
+        ("cc432c40/t3", "cc432c40/t5"),
+    ] {
         let (old, new) = (sample(old), sample(new));
         let a = parse(old.provider, &old.path, &old.bytes);
         let b = parse(new.provider, &new.path, &new.bytes);

@@ -32,9 +32,22 @@ pub fn samples() -> Vec<Sample> {
             }
             let mut bytes = Vec::new();
             let file = std::fs::File::open(path).unwrap();
-            decoded(path, Box::new(file)).unwrap().read_to_end(&mut bytes).unwrap();
-            let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-            out.push(Sample { provider, path: path.to_owned(), name, bytes });
+            decoded(path, Box::new(file))
+                .unwrap()
+                .read_to_end(&mut bytes)
+                .unwrap();
+            let name = path
+                .strip_prefix(&root)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
+            out.push(Sample {
+                provider,
+                path: path.to_owned(),
+                name,
+                bytes,
+            });
         }
     }
     assert!(out.len() >= 46, "samples are missing: {}", out.len());
@@ -42,7 +55,10 @@ pub fn samples() -> Vec<Sample> {
 }
 
 pub fn sample(part: &str) -> Sample {
-    samples().into_iter().find(|s| s.name.contains(part)).unwrap()
+    samples()
+        .into_iter()
+        .find(|s| s.name.contains(part))
+        .unwrap()
 }
 
 pub fn parser<'r>(
@@ -52,9 +68,14 @@ pub fn parser<'r>(
     from: Option<ResumePoint>,
 ) -> SourceParser<'r> {
     let head = &bytes[..bytes.len().min(MAX_HEAD)];
-    let at = from.as_ref().map_or(0, |p| usize::try_from(p.offset).unwrap());
+    let at = from
+        .as_ref()
+        .map_or(0, |p| usize::try_from(p.offset).unwrap());
     // Small reads at odd places: nothing may depend on how the bytes arrive.
-    let content = Odd { inner: Cursor::new(&bytes[at..]), n: at };
+    let content = Odd {
+        inner: Cursor::new(&bytes[at..]),
+        n: at,
+    };
     open(SourceName { provider, path }, Box::new(content), head, from)
 }
 
@@ -66,7 +87,11 @@ struct Odd<'a> {
 impl Read for Odd<'_> {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         self.n = self.n.wrapping_mul(31).wrapping_add(17);
-        let most = if self.n % 3 == 0 { 1 + self.n % 7 } else { 4096 + self.n % 8192 };
+        let most = if self.n.is_multiple_of(3) {
+            1 + self.n % 7
+        } else {
+            4096 + self.n % 8192
+        };
         let len = buf.len().min(most);
         self.inner.read(&mut buf[..len])
     }
@@ -97,7 +122,11 @@ pub fn parse_as(provider: Provider, bytes: &[u8]) -> Vec<Piece> {
 
 pub fn torn_start(piece: &Piece) -> Option<u64> {
     match piece {
-        Piece::Skipped { span, reason: SkipReason::TornTail, .. } => Some(span.offset),
+        Piece::Skipped {
+            span,
+            reason: SkipReason::TornTail,
+            ..
+        } => Some(span.offset),
         _ => None,
     }
 }
@@ -145,7 +174,9 @@ pub fn check_tiles(pieces: &[Piece], from: u64, bytes: &[u8], from_line: u64) {
                 };
                 assert!(raw.iter().all(|b| b" \t\r\n".contains(b)), "{raw:?}");
             }
-            Piece::Skipped { line: l, reason, .. } => {
+            Piece::Skipped {
+                line: l, reason, ..
+            } => {
                 assert_eq!(*l, line);
                 assert_eq!(*reason == SkipReason::NulBlock, raw.iter().all(|b| *b == 0));
                 if *reason == SkipReason::TornTail {
@@ -155,7 +186,11 @@ pub fn check_tiles(pieces: &[Piece], from: u64, bytes: &[u8], from_line: u64) {
         }
         line += u64::try_from(memchr::memchr_iter(b'\n', raw).count()).unwrap();
     }
-    assert_eq!(at, u64::try_from(bytes.len()).unwrap(), "pieces end before the content");
+    assert_eq!(
+        at,
+        u64::try_from(bytes.len()).unwrap(),
+        "pieces end before the content"
+    );
 }
 
 pub fn records(pieces: &[Piece]) -> Vec<&ParsedRecord> {
@@ -191,8 +226,16 @@ pub fn merged(pieces: Vec<Piece>) -> Vec<Piece> {
         match (out.last_mut(), &piece) {
             (Some(Piece::Separator(last)), Piece::Separator(span)) => last.len += span.len,
             (
-                Some(Piece::Skipped { span: last, reason: SkipReason::NulBlock, .. }),
-                Piece::Skipped { span, reason: SkipReason::NulBlock, .. },
+                Some(Piece::Skipped {
+                    span: last,
+                    reason: SkipReason::NulBlock,
+                    ..
+                }),
+                Piece::Skipped {
+                    span,
+                    reason: SkipReason::NulBlock,
+                    ..
+                },
             ) => last.len += span.len,
             _ => out.push(piece),
         }
@@ -212,11 +255,17 @@ pub fn parse_growing(
     let mut from: Option<ResumePoint> = None;
     let named_by_id = path.to_str().unwrap().contains("-4") || provider == Provider::Codex;
     for end in ends {
-        let at = from.as_ref().map_or(0, |p| usize::try_from(p.offset).unwrap());
+        let at = from
+            .as_ref()
+            .map_or(0, |p| usize::try_from(p.offset).unwrap());
         let head = if named_by_id { &bytes[..end] } else { bytes };
         let content = Cursor::new(&bytes[at..end]);
-        let mut parser =
-            open(SourceName { provider, path }, Box::new(content), head, from.take());
+        let mut parser = open(
+            SourceName { provider, path },
+            Box::new(content),
+            head,
+            from.take(),
+        );
         let mut pieces = drain(&mut parser);
         let resume = parser.resume();
         if pieces.last().is_some_and(|p| torn_start(p).is_some()) {
@@ -230,7 +279,12 @@ pub fn parse_growing(
     }
     let from = from.unwrap();
     let content = Cursor::new(&bytes[usize::try_from(from.offset).unwrap()..]);
-    let mut last = open(SourceName { provider, path }, Box::new(content), bytes, Some(from));
+    let mut last = open(
+        SourceName { provider, path },
+        Box::new(content),
+        bytes,
+        Some(from),
+    );
     out.extend(drain(&mut last));
     out
 }
@@ -246,7 +300,10 @@ pub fn outline(bytes: &[u8], pieces: &[Piece]) -> Vec<(String, String)> {
                 Piece::Separator(_) => return None,
                 Piece::Skipped { reason, .. } => format!("{reason:?}!"),
             };
-            Some((kind, String::from_utf8_lossy(slice(bytes, &span(piece))).into_owned()))
+            Some((
+                kind,
+                String::from_utf8_lossy(slice(bytes, &span(piece))).into_owned(),
+            ))
         })
         .collect()
 }

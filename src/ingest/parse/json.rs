@@ -116,6 +116,91 @@ pub(crate) fn items(raw: Option<&RawValue>) -> Option<Vec<&RawValue>> {
     serde_json::from_str(text).ok()
 }
 
+/// An element of an array: what a content is made of.
+#[derive(Debug)]
+pub(crate) enum Element<'a, T> {
+    /// A string.
+    Text(Cow<'a, str>),
+    /// An object.
+    Object(T),
+    /// Anything else.
+    Other,
+}
+
+/// The elements of the array in `raw`, objects read as `T` in the same pass; none when it is no
+/// array.
+pub(crate) fn elements<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Vec<Element<'a, T>> {
+    let Some(array) = raw.map(RawValue::get).filter(|text| text.starts_with('[')) else {
+        return Vec::new();
+    };
+    if let Ok(elements) = serde_json::from_str(array) {
+        return elements;
+    }
+    // One that can't be read, such as a number out of range, doesn't take the others with it.
+    items(raw)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|raw| match (text(Some(raw)), object(Some(raw))) {
+            (Some(text), _) => Element::Text(text),
+            (None, Some(object)) => Element::Object(object),
+            (None, None) => Element::Other,
+        })
+        .collect()
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Element<'de, T> {
+    fn deserialize<D: de::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Any<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Any<T> {
+            type Value = Element<'de, T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("anything")
+            }
+
+            fn visit_borrowed_str<E: de::Error>(self, v: &'de str) -> Result<Self::Value, E> {
+                Ok(Element::Text(Cow::Borrowed(v)))
+            }
+
+            fn visit_str<E: de::Error>(self, v: &str) -> Result<Self::Value, E> {
+                Ok(Element::Text(Cow::Owned(v.to_owned())))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Element::Object)
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                while seq.next_element::<de::IgnoredAny>()?.is_some() {}
+                Ok(Element::Other)
+            }
+
+            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self::Value, E> {
+                Ok(Element::Other)
+            }
+
+            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Self::Value, E> {
+                Ok(Element::Other)
+            }
+
+            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Self::Value, E> {
+                Ok(Element::Other)
+            }
+
+            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
+                Ok(Element::Other)
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+                Ok(Element::Other)
+            }
+        }
+
+        d.deserialize_any(Any(std::marker::PhantomData))
+    }
+}
+
 /// Whether `raw` is `true`.
 pub(crate) fn is_true(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|r| r.get() == "true")
@@ -140,7 +225,10 @@ pub(crate) fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
 pub(crate) fn time_ms(raw: Option<&RawValue>) -> Option<i64> {
     let raw = raw?;
     if let Some(stamp) = text(Some(raw)) {
-        return stamp.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond);
+        return stamp
+            .parse::<jiff::Timestamp>()
+            .ok()
+            .map(jiff::Timestamp::as_millisecond);
     }
     let digits = raw.get().split(['.', 'e', 'E']).next()?;
     if raw.get().contains(['e', 'E']) {
@@ -170,6 +258,32 @@ mod tests {
         assert_eq!(text(two.b), None);
         assert!(present(two.b).is_none());
         assert!(serde_json::from_str::<Two<'_>>("[1]").is_err());
+    }
+
+    #[test]
+    fn an_element_of_another_type_takes_no_other_with_it() {
+        for odd in [
+            "7",
+            "null",
+            "true",
+            "[[{}]]",
+            "-1.5",
+            "1e400",
+            "99999999999999999999",
+        ] {
+            let array = format!(r#"["x\n",{odd},{{"a":"y","q":[1]}},"z"]"#);
+            let raw = serde_json::from_str::<&RawValue>(&array).unwrap();
+            let read: Vec<String> = elements::<Two<'_>>(Some(raw))
+                .into_iter()
+                .map(|e| match e {
+                    Element::Text(text) => text.into_owned(),
+                    Element::Object(two) => text(two.a).unwrap().into_owned(),
+                    Element::Other => "-".to_owned(),
+                })
+                .collect();
+            assert_eq!(read, ["x\n", "-", "y", "z"], "{odd}");
+        }
+        assert!(elements::<Two<'_>>(None).is_empty());
     }
 
     #[test]

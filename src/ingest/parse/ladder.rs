@@ -17,7 +17,7 @@ use crate::model::record::Recovery;
 /// Lines that may be joined to one record behind its first.
 const MAX_JOINED: usize = 16;
 /// Bytes of a record that is joined from several lines.
-const MAX_JOINED_BYTES: usize = 4 * 1024 * 1024;
+const MAX_JOINED_BYTES: usize = 1024 * 1024;
 /// Records looked for inside one broken line.
 const MAX_CANDIDATES: usize = 256;
 
@@ -55,17 +55,26 @@ pub(super) fn first_value(bytes: &[u8], place: Place) -> Option<Value> {
     if bytes.first() != Some(&b'{') {
         return other_value(bytes, place);
     }
-    let Extent::Complete(len) = shape::extent(bytes) else { return None };
+    let Extent::Complete(len) = shape::extent(bytes) else {
+        return None;
+    };
     readable(bytes.get(..len)?)
 }
 
 /// `text` as a record, with lone surrogates replaced if it holds any.
 fn clean(text: &str) -> Value {
-    let repaired =
-        if shape::may_hold_surrogates(text) { shape::without_lone_surrogates(text) } else { None };
+    let repaired = if shape::may_hold_surrogates(text) {
+        shape::without_lone_surrogates(text)
+    } else {
+        None
+    };
     Value {
         len: text.len(),
-        recovery: if repaired.is_some() { Recovery::LoneSurrogate } else { Recovery::Clean },
+        recovery: if repaired.is_some() {
+            Recovery::LoneSurrogate
+        } else {
+            Recovery::Clean
+        },
         text: repaired,
         line_feeds: 0,
     }
@@ -108,10 +117,9 @@ fn other_value(bytes: &[u8], place: Place) -> Option<Value> {
 }
 
 /// Where a record begins inside a broken segment. It must be one by its fields, and the segment or
-/// another record must follow it, so that no part of a broken record is taken for one.
-pub(super) fn record_inside(reader: &Reader, bytes: &[u8]) -> Option<usize> {
-    // Looking through what follows is what costs: so much of it, and no more.
-    let mut left = bytes.len().saturating_mul(4).saturating_add(64 * 1024);
+/// another record must follow it, so that no part of a broken record is taken for one. `left` is how
+/// many bytes may still be looked through in this segment.
+pub(super) fn record_inside(reader: &Reader, bytes: &[u8], left: &mut usize) -> Option<usize> {
     let mut tried = 0;
     for at in memchr::memmem::find_iter(bytes.get(1..)?, b"{\"") {
         let at = at + 1;
@@ -120,20 +128,26 @@ pub(super) fn record_inside(reader: &Reader, bytes: &[u8]) -> Option<usize> {
             continue;
         }
         tried += 1;
-        if tried > MAX_CANDIDATES || left == 0 {
+        if tried > MAX_CANDIDATES || *left == 0 {
             return None;
         }
         match shape::extent(rest) {
             Extent::Complete(len) => {
-                left = left.saturating_sub(len);
-                let follows = rest.get(len..).unwrap_or_default().iter().find(|b| !is_gap(**b));
+                *left = left.saturating_sub(len);
+                let follows = rest
+                    .get(len..)
+                    .unwrap_or_default()
+                    .iter()
+                    .find(|b| !is_gap(**b));
                 if matches!(follows, None | Some(b'{'))
                     && readable(rest.get(..len)?).is_some_and(|v| is_record(reader, rest, &v))
                 {
                     return Some(at);
                 }
             }
-            Extent::InString | Extent::Open => left = left.saturating_sub(rest.len()),
+            Extent::InString | Extent::Open => {
+                *left = left.saturating_sub(rest.len());
+            }
         }
     }
     None
@@ -161,14 +175,10 @@ pub(super) enum Join {
 
 /// Joins the broken line of `len` bytes at the begin of `window`, which ends inside a string, with
 /// the broken lines behind it.
-pub(super) fn join(
-    reader: &Reader,
-    window: &mut Window<'_>,
-    len: usize,
-    max_line: usize,
-) -> Join {
+pub(super) fn join(reader: &Reader, window: &mut Window<'_>, len: usize, max_line: usize) -> Join {
     let limit = MAX_JOINED_BYTES.min(max_line);
     let mut end = len;
+    let mut walk = shape::Walk::default();
     for _ in 0..MAX_JOINED {
         let begin = end + 1;
         if begin > limit {
@@ -179,7 +189,9 @@ pub(super) fn join(
         let next = rest.get(begin..next_end).unwrap_or_default();
         let next = trimmed(next).trim_ascii_start();
         if let Extent::Complete(n) = shape::extent(next)
-            && next.get(..n).is_some_and(|object| readable(object).is_some())
+            && next
+                .get(..n)
+                .is_some_and(|object| readable(object).is_some())
         {
             return Join::No;
         }
@@ -189,14 +201,13 @@ pub(super) fn join(
             Stop::Newline => {}
         }
         let whole = trimmed(rest.get(..next_end).unwrap_or_default());
-        match shape::extent(whole) {
+        match walk.on(whole) {
             Extent::InString => end = next_end,
             Extent::Complete(n) if n == whole.len() => {
                 return match readable(whole) {
                     Some(mut value) if is_record(reader, whole, &value) => {
                         value.recovery = Recovery::Multiline;
-                        value.line_feeds =
-                            len64(memchr::memchr_iter(b'\n', whole).count());
+                        value.line_feeds = len64(memchr::memchr_iter(b'\n', whole).count());
                         Join::Record(value)
                     }
                     _ => Join::No,

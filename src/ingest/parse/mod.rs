@@ -72,9 +72,11 @@ pub fn open_limited<'r>(
 ) -> SourceParser<'r> {
     let head = head.get(..MAX_HEAD).unwrap_or(head);
     let (offset, line, state) = match from {
-        Some(point) => {
-            (point.offset, point.line, serde_json::from_slice(&point.state).unwrap_or_default())
-        }
+        Some(point) => (
+            point.offset,
+            point.line,
+            serde_json::from_slice(&point.state).unwrap_or_default(),
+        ),
         None => (0, 1, State::default()),
     };
     SourceParser {
@@ -117,9 +119,18 @@ pub struct SourceParser<'r> {
     /// Only NUL bytes (and white space) came before on this line.
     after_nul: bool,
     /// End and stop of the segment at hand, so that a line of many values is looked through once.
-    segment: Option<(u64, Stop)>,
+    segment: Option<Segment>,
     torn: Option<Torn>,
     max_line: usize,
+}
+
+/// A segment that is being parsed.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    end: u64,
+    stop: Stop,
+    /// Bytes that may still be looked through for a record inside a broken one.
+    search: usize,
 }
 
 /// The torn tail: where it begins, and what counted there.
@@ -184,7 +195,11 @@ impl SourceParser<'_> {
             after_nul: self.after_nul,
             reader: self.reader.state(),
         };
-        ResumePoint { offset, line, state: serde_json::to_vec(&state).unwrap_or_default() }
+        ResumePoint {
+            offset,
+            line,
+            state: serde_json::to_vec(&state).unwrap_or_default(),
+        }
     }
 
     /// The end of the last piece: bytes of the source seen.
@@ -199,9 +214,11 @@ impl SourceParser<'_> {
             None => Ok(()),
             Some(e) => {
                 let path = self.path.display();
-                Err(Error::new(ErrorKind::Io, format!("cannot read {path}: {e}"))
-                    .with_context("path", path.to_string())
-                    .with_context("offset", self.window.offset().to_string()))
+                Err(
+                    Error::new(ErrorKind::Io, format!("cannot read {path}: {e}"))
+                        .with_context("path", path.to_string())
+                        .with_context("offset", self.window.offset().to_string()),
+                )
             }
         }
     }
@@ -211,7 +228,11 @@ impl SourceParser<'_> {
         let len = self.window.pass_while(|b| b == 0);
         self.after_nul = true;
         self.segment = None;
-        Piece::Skipped { span: Span { offset, len }, line, reason: SkipReason::NulBlock }
+        Piece::Skipped {
+            span: Span { offset, len },
+            line,
+            reason: SkipReason::NulBlock,
+        }
     }
 
     fn at_byte_order_mark(&mut self) -> bool {
@@ -227,42 +248,50 @@ impl SourceParser<'_> {
         if self.at_byte_order_mark() {
             self.window.consume(3);
         }
-        let (mut lines, mut after_line) = (0u64, false);
+        let mut lines = 0u64;
         self.window.pass_while(|b| {
-            if b == b'\n' {
-                lines += 1;
-                after_line = true;
-            }
+            lines += u64::from(b == b'\n');
             is_gap(b)
         });
-        if after_line {
+        if lines > 0 {
             self.mid_line = false;
             self.after_nul = false;
+            self.segment = None;
         }
         self.line = self.line.saturating_add(lines);
-        self.segment = None;
-        Piece::Separator(Span { offset, len: self.window.offset() - offset })
+        Piece::Separator(Span {
+            offset,
+            len: self.window.offset() - offset,
+        })
     }
 
     /// The piece at the begin of a segment: from a byte that is no gap to a line feed, a NUL byte
     /// or the end.
     fn segment(&mut self) -> Result<Piece> {
         let offset = self.window.offset();
-        let (len, stop) = match self.segment {
-            Some((end, stop)) if end > offset => {
-                (usize::try_from(end - offset).unwrap_or(usize::MAX), stop)
-            }
+        let mut segment = match self.segment {
+            Some(segment) if segment.end > offset => segment,
             _ => {
-                let found = self.window.segment(0, self.max_line);
-                self.segment = Some((offset.saturating_add(len64(found.0)), found.1));
-                found
+                let (len, stop) = self.window.segment(0, self.max_line);
+                let search = len.saturating_mul(4).saturating_add(64 * 1024);
+                Segment {
+                    end: offset.saturating_add(len64(len)),
+                    stop,
+                    search,
+                }
             }
         };
+        self.segment = Some(segment);
+        let stop = segment.stop;
+        let len = usize::try_from(segment.end - offset).unwrap_or(usize::MAX);
         if stop == Stop::Limit {
             return self.oversized();
         }
         let bytes = trimmed(self.window.rest().get(..len).unwrap_or_default());
-        let place = Place { at_line_start: !self.mid_line, terminated: stop != Stop::End };
+        let place = Place {
+            at_line_start: !self.mid_line,
+            terminated: stop != Stop::End,
+        };
         // Behind a first value the whole segment is not looked through again: a line may hold
         // millions of values.
         if place.at_line_start
@@ -278,7 +307,9 @@ impl SourceParser<'_> {
         if stop == Stop::End {
             return self.torn_tail(len64(len));
         }
-        if let Some(at) = ladder::record_inside(&self.reader, bytes) {
+        let inside = ladder::record_inside(&self.reader, bytes, &mut segment.search);
+        if let Some(at) = inside {
+            self.segment = Some(segment);
             return Ok(self.fragment(at));
         }
         let whole = bytes.len();
@@ -322,7 +353,10 @@ impl SourceParser<'_> {
             recovery => recovery,
         };
         let record = ParsedRecord {
-            span: Span { offset: self.window.offset(), len: len64(len) },
+            span: Span {
+                offset: self.window.offset(),
+                len: len64(len),
+            },
             line: self.line,
             hash,
             recovery,
@@ -344,10 +378,17 @@ impl SourceParser<'_> {
     }
 
     fn fragment(&mut self, len: usize) -> Piece {
-        let span = Span { offset: self.window.offset(), len: len64(len) };
+        let span = Span {
+            offset: self.window.offset(),
+            len: len64(len),
+        };
         self.window.consume(len);
         self.mid_line = true;
-        Piece::Skipped { span, line: self.line, reason: SkipReason::Fragment }
+        Piece::Skipped {
+            span,
+            line: self.line,
+            reason: SkipReason::Fragment,
+        }
     }
 
     /// Everything from here to the end, which is unfinished.
@@ -356,7 +397,8 @@ impl SourceParser<'_> {
         self.readable_so_far()?;
         let (offset, line) = (self.window.offset(), self.line);
         self.torn = Some(Torn { offset, line });
-        self.window.consume(usize::try_from(len).unwrap_or(usize::MAX));
+        self.window
+            .consume(usize::try_from(len).unwrap_or(usize::MAX));
         Ok(Piece::Skipped {
             span: Span { offset, len },
             line,
@@ -372,12 +414,19 @@ impl SourceParser<'_> {
             self.readable_so_far()?;
             self.torn = Some(Torn { offset, line });
         }
-        let reason =
-            if stop == Stop::End { SkipReason::TornTail } else { SkipReason::Oversized };
+        let reason = if stop == Stop::End {
+            SkipReason::TornTail
+        } else {
+            SkipReason::Oversized
+        };
         if stop != Stop::End {
             self.mid_line = true;
         }
-        Ok(Piece::Skipped { span: Span { offset, len }, line, reason })
+        Ok(Piece::Skipped {
+            span: Span { offset, len },
+            line,
+            reason,
+        })
     }
 }
 
@@ -388,7 +437,10 @@ fn is_gap(byte: u8) -> bool {
 
 /// `bytes` without the white space at its end.
 fn trimmed(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().rposition(|b| !is_gap(*b)).map_or(0, |at| at + 1);
+    let end = bytes
+        .iter()
+        .rposition(|b| !is_gap(*b))
+        .map_or(0, |at| at + 1);
     bytes.get(..end).unwrap_or_default()
 }
 
@@ -398,8 +450,16 @@ fn first_objects(head: &[u8]) -> impl Iterator<Item = (usize, &str)> {
     head.split(|b| *b == b'\n')
         .map(|l| l.strip_prefix(b"\xef\xbb\xbf").unwrap_or(l))
         .map(|l| trimmed(l).trim_ascii_start())
-        .map(|l| l.get(l.iter().take_while(|b| **b == 0).count()..).unwrap_or_default())
+        .map(|l| {
+            l.get(l.iter().take_while(|b| **b == 0).count()..)
+                .unwrap_or_default()
+        })
         .filter(|l| !l.is_empty())
         .enumerate()
-        .filter_map(|(n, l)| Some((n, std::str::from_utf8(l).ok().filter(|t| t.starts_with('{'))?)))
+        .filter_map(|(n, l)| {
+            Some((
+                n,
+                std::str::from_utf8(l).ok().filter(|t| t.starts_with('{'))?,
+            ))
+        })
 }

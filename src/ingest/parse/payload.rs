@@ -9,7 +9,11 @@ const SHORTEST: usize = 256;
 /// is not base64 is described as it stands.
 pub(crate) fn describe(media_type: &str, data: &str) -> String {
     let (len, hash) = digest(data);
-    let media_type = if media_type.is_empty() { "application/octet-stream" } else { media_type };
+    let media_type = if media_type.is_empty() {
+        "application/octet-stream"
+    } else {
+        media_type
+    };
     format!("[{media_type}, {len} bytes, blake3 {hash}]")
 }
 
@@ -28,7 +32,7 @@ pub(crate) fn describe_url(kind: &str, url: &str) -> String {
 /// `text` with the payloads of `data:` URLs in it described instead.
 pub(crate) fn described_in(text: Cow<'_, str>) -> String {
     const MARK: &[u8] = b";base64,";
-    if memchr::memmem::find(text.as_bytes(), MARK).is_none() {
+    if text.len() < SHORTEST || memchr::memmem::find(text.as_bytes(), MARK).is_none() {
         return text.into_owned();
     }
     let mut out = String::new();
@@ -55,7 +59,10 @@ pub(crate) fn described_in(text: Cow<'_, str>) -> String {
             continue;
         }
         out.push_str(text.get(copied..begin).unwrap_or_default());
-        out.push_str(&describe(media_type, text.get(data..data + len).unwrap_or_default()));
+        out.push_str(&describe(
+            media_type,
+            text.get(data..data + len).unwrap_or_default(),
+        ));
         copied = data + len;
     }
     out.push_str(text.get(copied..).unwrap_or_default());
@@ -76,7 +83,10 @@ fn digest(data: &str) -> (u64, blake3::Hash) {
             continue;
         }
         let Some(six) = value(byte) else {
-            return (super::window::len64(data.len()), blake3::hash(data.as_bytes()));
+            return (
+                super::window::len64(data.len()),
+                blake3::hash(data.as_bytes()),
+            );
         };
         bits = (bits << 6) | u32::from(six);
         held += 6;
@@ -94,14 +104,22 @@ fn digest(data: &str) -> (u64, blake3::Hash) {
 }
 
 fn value(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' | b'-' => Some(62),
-        b'/' | b'_' => Some(63),
-        _ => None,
+    const VALUES: [Option<u8>; 256] = values();
+    VALUES.get(usize::from(byte)).copied().flatten()
+}
+
+const fn values() -> [Option<u8>; 256] {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = [None; 256];
+    let mut n = 0u8;
+    while n < 64 {
+        out[DIGITS[n as usize] as usize] = Some(n);
+        n += 1;
     }
+    // The alphabet for URLs.
+    out[b'-' as usize] = Some(62);
+    out[b'_' as usize] = Some(63);
+    out
 }
 
 #[cfg(test)]
@@ -113,10 +131,16 @@ mod tests {
         let expected = format!("[image/png, 5 bytes, blake3 {}]", blake3::hash(b"hello"));
         assert_eq!(describe("image/png", "aGVsbG8="), expected);
         assert_eq!(describe("image/png", "aGVs\nbG8="), expected);
-        assert_eq!(describe_url("image", "data:image/png;base64,aGVsbG8="), expected);
+        assert_eq!(
+            describe_url("image", "data:image/png;base64,aGVsbG8="),
+            expected
+        );
         let text = format!("[x, 3 bytes, blake3 {}]", blake3::hash(b"a b"));
         assert_eq!(describe("x", "a b"), text);
-        assert_eq!(describe_url("image", "https://x/y.png"), "[image https://x/y.png]");
+        assert_eq!(
+            describe_url("image", "https://x/y.png"),
+            "[image https://x/y.png]"
+        );
     }
 
     #[test]
@@ -125,7 +149,13 @@ mod tests {
         let text = format!("see data:image/png;base64,{payload}) and ;base64, ünï");
         let out = described_in(Cow::Borrowed(&text));
         let hash = blake3::hash(&vec![b'A'; 300]);
-        assert_eq!(out, format!("see [image/png, 300 bytes, blake3 {hash}]) and ;base64, ünï"));
-        assert_eq!(described_in(Cow::Borrowed("data:a;base64,QUFB")), "data:a;base64,QUFB");
+        assert_eq!(
+            out,
+            format!("see [image/png, 300 bytes, blake3 {hash}]) and ;base64, ünï")
+        );
+        assert_eq!(
+            described_in(Cow::Borrowed("data:a;base64,QUFB")),
+            "data:a;base64,QUFB"
+        );
     }
 }

@@ -2,6 +2,9 @@
 //! and the repairs that make a text readable.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 /// How far the object at the begin of a text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,42 +19,61 @@ pub(super) enum Extent {
 
 /// How far the object at the begin of `bytes` goes, by its braces and strings alone.
 pub(super) fn extent(bytes: &[u8]) -> Extent {
-    if bytes.first() != Some(&b'{') {
-        return Extent::Open;
-    }
-    let mut depth = 0usize;
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return Extent::Complete(at + 1);
-                }
-            }
-            b'"' => match string_end(bytes, at + 1) {
-                Some(end) => {
-                    at = end;
-                    continue;
-                }
-                None => return Extent::InString,
-            },
-            _ => {}
-        }
-        at += 1;
-    }
-    Extent::Open
+    Walk::default().on(bytes)
 }
 
-/// The position behind the quote that ends the string whose text begins at `at`.
-fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes.get(at) == Some(&b'"') {
-            return Some(at + 1);
+/// A walk through an object that goes on when more of it is there.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    at: usize,
+    depth: usize,
+    in_string: bool,
+}
+
+impl Walk {
+    /// Walks on through `bytes`, which begin with what was walked through before.
+    pub(super) fn on(&mut self, bytes: &[u8]) -> Extent {
+        if self.at == 0 && bytes.first() != Some(&b'{') {
+            return Extent::Open;
         }
-        at += 2;
+        loop {
+            if self.in_string && !self.leave_string(bytes) {
+                return Extent::InString;
+            }
+            let Some(&byte) = bytes.get(self.at) else {
+                return Extent::Open;
+            };
+            self.at += 1;
+            match byte {
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Extent::Complete(self.at);
+                    }
+                }
+                b'"' => self.in_string = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Passes the rest of a string; `false` when it has no end yet.
+    fn leave_string(&mut self, bytes: &[u8]) -> bool {
+        while let Some(rest) = bytes.get(self.at..)
+            && let Some(found) = memchr::memchr2(b'"', b'\\', rest)
+        {
+            self.at += found;
+            if bytes.get(self.at) == Some(&b'"') {
+                self.at += 1;
+                self.in_string = false;
+                return true;
+            }
+            // The escaped byte may not be there yet.
+            self.at += 2;
+        }
+        self.at = self.at.max(bytes.len());
+        false
     }
 }
 
@@ -103,8 +125,11 @@ fn replace(repaired: &mut Option<Vec<u8>>, bytes: &[u8], at: usize) {
 
 /// Whether `text` may hold a surrogate escape: a quick look before the careful one.
 pub(super) fn may_hold_surrogates(text: &str) -> bool {
+    static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u"));
     let bytes = text.as_bytes();
-    memchr::memmem::find(bytes, b"\\ud").is_some() || memchr::memmem::find(bytes, b"\\uD").is_some()
+    ESCAPE
+        .find_iter(bytes)
+        .any(|at| matches!(bytes.get(at + 2), Some(b'd' | b'D')))
 }
 
 /// `text` with the control characters inside its strings escaped; unchanged when there are none.
@@ -161,14 +186,30 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_goes_on_where_it_was() {
+        let text = br#"{"a\\":"x\"}","b":[{"c":"\\\""},{}]} rest"#;
+        let whole = extent(text);
+        assert_eq!(whole, Extent::Complete(text.len() - 5));
+        for cut in 1..text.len() - 5 {
+            let mut walk = Walk::default();
+            assert_eq!(walk.on(&text[..cut]), extent(&text[..cut]));
+            assert_eq!(walk.on(text), whole, "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn only_lone_surrogates_are_replaced() {
         assert_eq!(without_lone_surrogates(r"a \ud83d\ude00 \n"), None);
         assert_eq!(without_lone_surrogates(r"\\ud83d \u0041"), None);
-        assert_eq!(without_lone_surrogates(r"\ud83d x").as_deref(), Some(r"\ufffd x"));
+        assert_eq!(
+            without_lone_surrogates(r"\ud83d x").as_deref(),
+            Some(r"\ufffd x")
+        );
         assert_eq!(
             without_lone_surrogates(r"\uDE00\ud83d\ud83d\ude00").as_deref(),
             Some(r"\ufffd\ufffd\ud83d\ude00")
         );
+        assert_eq!(without_lone_surrogates(r"\ud800\udfff\udbff\udc00"), None);
         assert_eq!(without_lone_surrogates(r"\ud83"), None);
         assert_eq!(without_lone_surrogates("\\"), None);
     }
@@ -176,7 +217,10 @@ mod tests {
     #[test]
     fn control_characters_are_escaped_inside_strings_only() {
         assert_eq!(with_control_escaped("{\n\"a\":1}"), "{\n\"a\":1}");
-        assert_eq!(with_control_escaped("{\"a\":\"x\r\n\ty\"}"), r#"{"a":"x\r\n\ty"}"#);
+        assert_eq!(
+            with_control_escaped("{\"a\":\"x\r\n\ty\"}"),
+            r#"{"a":"x\r\n\ty"}"#
+        );
         assert_eq!(with_control_escaped("\"x\\\ny\""), r#""x\\\ny""#);
         assert_eq!(with_control_escaped("\"\\\"\n\""), r#""\"\n""#);
     }

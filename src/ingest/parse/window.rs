@@ -143,9 +143,16 @@ impl<'r> Window<'r> {
         loop {
             let rest = self.rest();
             let until = rest.len().min(limit);
-            if let Some(at) = rest.get(looked..until).and_then(|s| memchr::memchr2(b'\n', 0, s)) {
+            if let Some(at) = rest
+                .get(looked..until)
+                .and_then(|s| memchr::memchr2(b'\n', 0, s))
+            {
                 let at = looked + at;
-                let stop = if rest.get(at) == Some(&0) { Stop::Nul } else { Stop::Newline };
+                let stop = if rest.get(at) == Some(&0) {
+                    Stop::Nul
+                } else {
+                    Stop::Newline
+                };
                 return (at, stop);
             }
             looked = looked.max(until);

@@ -72,9 +72,12 @@ impl Reader {
             Reader::Claude(_) => claude::FIRST_KEYS,
             Reader::Codex(_) => codex::FIRST_KEYS,
         };
-        let Some(rest) = bytes.strip_prefix(b"{\"") else { return false };
+        let Some(rest) = bytes.strip_prefix(b"{\"") else {
+            return false;
+        };
         keys.iter().any(|key| {
-            rest.strip_prefix(key.as_bytes()).is_some_and(|after| after.first() == Some(&b'"'))
+            rest.strip_prefix(key.as_bytes())
+                .is_some_and(|after| after.first() == Some(&b'"'))
         })
     }
 
@@ -88,12 +91,7 @@ impl Reader {
 
     /// What a record says whose bytes begin at `offset` and hash to `hash`; no `line` when it is
     /// JSON but no object.
-    pub(crate) fn read(
-        &mut self,
-        line: Option<&Line<'_>>,
-        offset: u64,
-        hash: &Digest,
-    ) -> Reading {
+    pub(crate) fn read(&mut self, line: Option<&Line<'_>>, offset: u64, hash: &Digest) -> Reading {
         match self {
             Reader::Claude(reader) => reader.read(line, offset, hash),
             Reader::Codex(reader) => reader.read(line, offset),
@@ -103,12 +101,24 @@ impl Reader {
 
 /// A message with nothing but its text.
 fn message(role: Role, kind: MessageKind, text: String) -> Message {
-    Message { role, kind, text, tool_name: None, call_id: None, model: None, is_error: None }
+    Message {
+        role,
+        kind,
+        text,
+        tool_name: None,
+        call_id: None,
+        model: None,
+        is_error: None,
+    }
 }
 
 /// The disposition of a record of a known type.
 fn known(messages: Vec<Message>) -> Disposition {
-    if messages.is_empty() { Disposition::Known } else { Disposition::Messages(messages) }
+    if messages.is_empty() {
+        Disposition::Known
+    } else {
+        Disposition::Messages(messages)
+    }
 }
 
 /// The text of `raw` as JSON, without payloads.

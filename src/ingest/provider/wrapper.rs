@@ -57,7 +57,9 @@ pub(super) fn only_injected(text: &str) -> bool {
         return true;
     }
     while !rest.is_empty() {
-        let Some(behind) = behind_element(rest) else { return false };
+        let Some(behind) = behind_element(rest) else {
+            return false;
+        };
         rest = behind.trim_start();
     }
     true
@@ -67,7 +69,8 @@ pub(super) fn only_injected(text: &str) -> bool {
 fn behind_element(text: &str) -> Option<&str> {
     let tag = text.strip_prefix('<')?;
     let name = ELEMENTS.iter().find(|name| {
-        tag.strip_prefix(**name).is_some_and(|after| after.starts_with(['>', ' ', '\n', '/']))
+        tag.strip_prefix(**name)
+            .is_some_and(|after| after.starts_with(['>', ' ', '\n', '/']))
     })?;
     let end = format!("</{name}>");
     let body = tag.get(name.len()..)?;

@@ -25,7 +25,7 @@ use crate::model::record::{
     Disposition, Facts, Message, ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span,
 };
 use crate::model::source::SourceKey;
-use crate::store::coverage::{CommitLine, Line};
+use crate::store::coverage::CommitLine;
 
 /// The capture that is read.
 #[derive(Debug, Clone, Copy)]
@@ -220,7 +220,9 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         }
     }
 
-    /// Commits what was appended, then writes and syncs its coverage line. `None` when there was
+    /// Commits what was appended, then writes and syncs its coverage line, or leaves that to the
+    /// last commit of its batch ([`super::ArchiveWriter::acknowledge_every`]); `prev` in the line
+    /// that is returned is empty. `None` when there was
     /// nothing to commit: the capture was read before and brought nothing.
     ///
     /// # Errors
@@ -267,16 +269,14 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             ),
             e => failed(self.conn, "commit to", e),
         })?;
-        let mut line = Line::Commit(line);
         self.done = true;
         self.shared.next = self.next;
         self.shared.head = head;
-        self.shared.coverage.append(&mut line)?;
-        self.shared.coverage.sync()?;
-        match line {
-            Line::Commit(line) => Ok(Some(line)),
-            Line::Promote(_) => Ok(None),
+        self.shared.unacknowledged.push(line.clone());
+        if self.shared.unacknowledged.len() >= self.shared.batch {
+            self.shared.write_lines()?;
         }
+        Ok(Some(line))
     }
 
     fn commit(&mut self, now_ms: i64) -> rusqlite::Result<(CommitLine, Head)> {

@@ -6,6 +6,7 @@ use rusqlite::OptionalExtension;
 
 use super::append::SourceAppend;
 use super::identity;
+use super::ids::ById;
 use super::rows::{get_digest, get_u64, to_i64};
 use super::schema::CONVERSATIONS;
 use super::state::ConversationRow;
@@ -41,10 +42,10 @@ pub(super) struct Open {
     pub made: bool,
     /// Whether `occurrences` knows every row of this source's epoch.
     pub complete: bool,
-    /// Hash (its first half) → how often this source's stream held it. 36 bytes a record at most.
-    pub occurrences: HashMap<[u8; 16], u32>,
+    /// Hash (its first half) → how often this source's stream held it. 56 bytes a record at most.
+    pub occurrences: HashMap<(u64, u64), u32, ById>,
     /// Hashes of native ids put in by this append, while `made`.
-    pub natives: HashSet<u64>,
+    pub natives: HashSet<u64, ById>,
     /// Row ids this append added.
     pub first: i64,
     pub last: i64,
@@ -348,8 +349,8 @@ impl SourceAppend<'_, '_> {
             // In an epoch that this append began, and in a conversation where this source has no
             // rows, there are none to count.
             complete: held.is_none() || self.before.is_none_or(|b| b.0 != self.source.source.epoch),
-            occurrences: HashMap::new(),
-            natives: HashSet::new(),
+            occurrences: HashMap::default(),
+            natives: HashSet::default(),
             first: 0,
             last: 0,
             row,
@@ -423,8 +424,8 @@ impl SourceAppend<'_, '_> {
             alone: true,
             made: true,
             complete: true,
-            occurrences: HashMap::new(),
-            natives: HashSet::new(),
+            occurrences: HashMap::default(),
+            natives: HashSet::default(),
             first: 0,
             last: 0,
             row,
@@ -470,10 +471,13 @@ fn new_conversation(id: String, source: &ArchivedSource, session: &str) -> Conve
     }
 }
 
-fn half(hash: &Digest) -> [u8; 16] {
-    let mut half = [0u8; 16];
-    half.copy_from_slice(&hash.0[..16]);
-    half
+fn half(hash: &Digest) -> (u64, u64) {
+    let part = |at: usize| {
+        let mut le = [0u8; 8];
+        le.copy_from_slice(&hash.0[at..at + 8]);
+        u64::from_le_bytes(le)
+    };
+    (part(0), part(8))
 }
 
 pub(super) fn native_key(native: &str) -> u64 {

@@ -6,45 +6,74 @@ use rusqlite::{Row, Statement};
 use super::schema::Table;
 use crate::model::digest::{Digest, DigestSum};
 
-/// Feeds one column into a row hash: type tag, then a number's 8 bytes or a text's length and
-/// bytes, so that no two rows have the same encoding.
-pub(super) fn hash_value(hasher: &mut blake3::Hasher, value: ValueRef<'_>) {
-    match value {
-        ValueRef::Null => {
-            hasher.update(&[0]);
+/// Rows up to this many bytes are hashed in one go, which is faster than feeding a hasher.
+const WHOLE: usize = 64 << 10;
+
+/// Collects the encoding of a row: of each column a type tag, then a number's 8 bytes or a text's
+/// length and bytes, so that no two rows have the same encoding.
+#[derive(Debug, Default)]
+pub(super) struct RowHasher {
+    buffer: Vec<u8>,
+    long: Option<Box<blake3::Hasher>>,
+}
+
+impl RowHasher {
+    /// Begins a row of `table`.
+    pub fn begin(&mut self, table: &str) {
+        self.buffer.clear();
+        self.long = None;
+        self.value(ValueRef::Text(table.as_bytes()));
+    }
+
+    /// The next column.
+    pub fn value(&mut self, value: ValueRef<'_>) {
+        match value {
+            ValueRef::Null => self.buffer.push(0),
+            ValueRef::Integer(n) => {
+                self.buffer.push(1);
+                self.buffer.extend_from_slice(&n.to_le_bytes());
+            }
+            ValueRef::Real(x) => {
+                self.buffer.push(2);
+                self.buffer.extend_from_slice(&x.to_bits().to_le_bytes());
+            }
+            ValueRef::Text(bytes) => self.bytes(3, bytes),
+            ValueRef::Blob(bytes) => self.bytes(4, bytes),
         }
-        ValueRef::Integer(n) => {
-            let mut buf = [1u8; 9];
-            buf[1..].copy_from_slice(&n.to_le_bytes());
-            hasher.update(&buf);
-        }
-        ValueRef::Real(x) => {
-            hasher.update(&[2]);
-            hasher.update(&x.to_bits().to_le_bytes());
-        }
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
-            let tag = if matches!(value, ValueRef::Text(_)) {
-                3u8
-            } else {
-                4u8
-            };
-            let mut buf = [tag; 9];
-            let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            buf[1..].copy_from_slice(&len.to_le_bytes());
-            hasher.update(&buf);
+    }
+
+    fn bytes(&mut self, tag: u8, bytes: &[u8]) {
+        self.buffer.push(tag);
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.buffer.extend_from_slice(&len.to_le_bytes());
+        if self.buffer.len() + bytes.len() <= WHOLE {
+            self.buffer.extend_from_slice(bytes);
+        } else {
+            let hasher = self.long.get_or_insert_default();
+            hasher.update(&self.buffer);
             hasher.update(bytes);
+            self.buffer.clear();
+        }
+    }
+
+    /// The hash of the row.
+    pub fn finish(&mut self) -> Digest {
+        match self.long.take() {
+            None => Digest::of(&self.buffer),
+            Some(mut hasher) => hasher.update(&self.buffer).finalize().into(),
         }
     }
 }
 
 /// The hash of a row, given all its columns but `row_hash`.
 pub(super) fn row_hash(table: &Table, values: &[ValueRef<'_>]) -> Digest {
-    let mut hasher = blake3::Hasher::new();
-    hash_value(&mut hasher, ValueRef::Text(table.name.as_bytes()));
+    let mut hasher = RowHasher::default();
+    hasher.buffer.reserve(1024);
+    hasher.begin(table.name);
     for value in values {
-        hash_value(&mut hasher, *value);
+        hasher.value(*value);
     }
-    hasher.finalize().into()
+    hasher.finish()
 }
 
 /// Binds a row with its hash to an insert or update of its table, runs it, and returns the hash.
@@ -75,21 +104,23 @@ pub(super) struct Checked {
 }
 
 /// Compares a row, read with all its columns and `row_hash` behind them, with its hash.
-pub(super) fn check(table: &Table, row: &Row<'_>) -> rusqlite::Result<Checked> {
+pub(super) fn check(
+    hasher: &mut RowHasher,
+    table: &Table,
+    row: &Row<'_>,
+) -> rusqlite::Result<Checked> {
     let n = table.columns.len();
-    let mut hasher = blake3::Hasher::new();
-    hash_value(&mut hasher, ValueRef::Text(table.name.as_bytes()));
+    hasher.begin(table.name);
     for i in 0..n {
-        hash_value(&mut hasher, row.get_ref(i)?);
+        hasher.value(row.get_ref(i)?);
     }
     let stored = match row.get_ref(n)? {
         ValueRef::Blob(b) => <[u8; 32]>::try_from(b).ok().map(Digest),
         _ => None,
     };
-    let actual = Digest::from(hasher.finalize());
     Ok(Checked {
         stored,
-        good: stored == Some(actual),
+        good: stored == Some(hasher.finish()),
     })
 }
 
@@ -149,4 +180,55 @@ pub(super) fn coverage_element(hash: &Digest, occurrence: u64) -> Digest {
     buf[..32].copy_from_slice(&hash.0);
     buf[32..].copy_from_slice(&occurrence.to_le_bytes());
     Digest::of(&buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::archive::schema::META;
+
+    #[test]
+    fn long_and_short_rows_are_hashed_by_one_rule() {
+        let long = vec![7u8; WHOLE + 1];
+        for len in [0, 1, 1000, WHOLE - 100, WHOLE, WHOLE + 1] {
+            let values = [
+                ValueRef::Integer(1),
+                ValueRef::Text(&long[..len]),
+                ValueRef::Null,
+            ];
+            let mut by_hand = blake3::Hasher::new();
+            for (tag, bytes) in [(3u8, META.name.as_bytes()), (3, &long[..len])] {
+                if bytes.len() == len {
+                    by_hand.update(&[1]).update(&1i64.to_le_bytes());
+                }
+                by_hand
+                    .update(&[tag])
+                    .update(&(bytes.len() as u64).to_le_bytes())
+                    .update(bytes);
+            }
+            by_hand.update(&[0]);
+            assert_eq!(
+                row_hash(&META, &values),
+                Digest::from(by_hand.finalize()),
+                "{len}"
+            );
+        }
+    }
+
+    #[test]
+    fn types_and_borders_of_columns_count() {
+        let hash = |values: &[ValueRef<'_>]| row_hash(&META, values);
+        let (ab, c) = (ValueRef::Text(b"ab"), ValueRef::Text(b"c"));
+        let all = [
+            hash(&[ab, c]),
+            hash(&[ValueRef::Text(b"a"), ValueRef::Text(b"bc")]),
+            hash(&[ValueRef::Blob(b"ab"), c]),
+            hash(&[ValueRef::Null, c]),
+            hash(&[ValueRef::Text(b""), c]),
+            hash(&[ValueRef::Integer(0), c]),
+            hash(&[ValueRef::Real(0.0), c]),
+        ];
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
+    }
 }

@@ -25,7 +25,7 @@ const MIGRATIONS: [Migration; 1] = [Migration {
 }];
 
 /// Digest of the schema text that the migrations leave in `sqlite_schema`.
-const SCHEMA_DIGEST: &str = "6d40191f8b1ceabd72b52d8d3d9ab96ea27f7e39ff859a889c5fc90751c07c80";
+const SCHEMA_DIGEST: &str = "fe244f0023fab28d8df11c26b28552024121836c1e5a4e45713a276880c3db12";
 
 /// A table: its name and its columns in order, without the closing `row_hash`. The first column is
 /// the row id.
@@ -239,16 +239,17 @@ pub(super) fn migrate(conn: &Connection) -> Result<()> {
 
 /// Digest of the text of every table and index, in the order of their names.
 pub(super) fn text_digest(conn: &Connection) -> rusqlite::Result<Digest> {
-    let mut hasher = blake3::Hasher::new();
+    let mut hasher = super::rows::RowHasher::default();
+    hasher.begin("sqlite_schema");
     let mut statement =
         conn.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         for i in 0..4 {
-            super::rows::hash_value(&mut hasher, row.get_ref(i)?);
+            hasher.value(row.get_ref(i)?);
         }
     }
-    Ok(hasher.finalize().into())
+    Ok(hasher.finish())
 }
 
 /// Whether the schema text is the one this version writes.

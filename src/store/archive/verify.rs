@@ -1,7 +1,7 @@
 //! Reads the whole archive and checks everything that its rows promise about each other.
 //!
 //! SQLite's own check runs beside, on a connection and thread of its own: it sees the pages and
-//! indexes, this sees the content.
+//! indexes, this sees the content. A third thread reads the messages, the largest table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,7 +13,8 @@ use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use super::rows::{Checked, check, coverage_element, get_digest, get_u64};
+use super::ids::ById;
+use super::rows::{Checked, RowHasher, check, coverage_element, get_digest, get_u64};
 use super::schema::{
     APPLICATION_ID, COMMIT_CAPTURES, COMMIT_CONVERSATIONS, COMMITS, CONVERSATIONS, MESSAGES, META,
     RECORDS, SKIPS, SOURCES, Table, text_is_ours,
@@ -28,6 +29,8 @@ use crate::store::{layout, sqlite};
 
 /// Findings of SQLite's own check that are passed on.
 const INTEGRITY_LINES: u32 = 100;
+/// Damaged messages that are named one by one; the others are counted.
+const LISTED: usize = 100_000;
 /// Rows between two looks at the clock.
 const STRIDE: u64 = 512;
 
@@ -117,18 +120,21 @@ pub fn verify_generation(
         let flag = Arc::clone(&stopped);
         let (path, open) = (&path, &open);
         let other = scope.spawn(move || integrity(open()?, path, flag));
+        let flag = &stopped;
+        let texts = scope.spawn(move || open().map(|conn| read_messages(&conn, flag)));
         let mut v = Verifier {
             conn: &conn,
             stop,
             on_finding,
             stopped: false,
+            others: &stopped,
             steps: 0,
             summary: VerifySummary::default(),
-            sources: HashMap::new(),
-            conversations: HashMap::new(),
+            sources: HashMap::default(),
+            conversations: HashMap::default(),
         };
         v.run(generation);
-        while !other.is_finished() {
+        while !(other.is_finished() && texts.is_finished()) {
             if v.stopped || stop() {
                 v.stopped = true;
                 stopped.store(true, Ordering::Relaxed);
@@ -141,7 +147,16 @@ pub fn verify_generation(
                 "SQLite's integrity check did not end",
             ))
         })?;
+        let texts = texts.join().unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Internal,
+                "the messages were not read to their end",
+            ))
+        })?;
+        v.messages(texts);
         if !v.stopped {
+            v.compare_sources();
+            v.compare_conversations();
             for what in lines {
                 v.find(FindingKind::Integrity, "", None, what);
             }
@@ -207,16 +222,85 @@ struct Touch {
     conversation_hash: Digest,
 }
 
+/// What the messages of one conversation add up to.
+struct MessageSum {
+    first: i64,
+    messages: u64,
+    sum: DigestSum,
+}
+
+/// What reading all messages found.
+#[derive(Default)]
+struct MessagesSeen {
+    rows: u64,
+    bad: Vec<i64>,
+    bad_unlisted: u64,
+    unreadable: Option<(Option<i64>, String)>,
+    conversations: HashMap<i64, MessageSum, ById>,
+}
+
+/// Reads the largest table, on a thread of its own.
+fn read_messages(conn: &Connection, stopped: &AtomicBool) -> MessagesSeen {
+    let mut seen = MessagesSeen::default();
+    let mut last = None;
+    let mut run = |seen: &mut MessagesSeen| -> rusqlite::Result<()> {
+        let sql = format!(
+            "SELECT {},row_hash FROM messages ORDER BY id",
+            MESSAGES.columns_sql()
+        );
+        let mut hasher = RowHasher::default();
+        let mut statement = conn.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            last = Some(id);
+            seen.rows += 1;
+            if seen.rows.is_multiple_of(STRIDE) && stopped.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let checked = check(&mut hasher, &MESSAGES, row)?;
+            if !checked.good {
+                if seen.bad.len() < LISTED {
+                    seen.bad.push(id);
+                } else {
+                    seen.bad_unlisted += 1;
+                }
+            }
+            let ValueRef::Integer(conversation) = row.get_ref(1)? else {
+                continue;
+            };
+            let sum = seen
+                .conversations
+                .entry(conversation)
+                .or_insert(MessageSum {
+                    first: id,
+                    messages: 0,
+                    sum: DigestSum::ZERO,
+                });
+            sum.messages += 1;
+            sum.sum.add(&checked.stored.unwrap_or_default());
+        }
+        Ok(())
+    };
+    if let Err(e) = run(&mut seen) {
+        let after = last.map_or_else(String::new, |id| format!(" after row {id}"));
+        seen.unreadable = Some((last, format!("unreadable{after}: {e}")));
+    }
+    seen
+}
+
 struct Verifier<'a> {
     conn: &'a Connection,
     stop: &'a dyn Fn() -> bool,
     on_finding: &'a mut dyn FnMut(ArchiveFinding),
     stopped: bool,
+    /// Tells the other threads.
+    others: &'a AtomicBool,
     steps: u64,
     summary: VerifySummary,
-    sources: HashMap<i64, SourceSeen>,
+    sources: HashMap<i64, SourceSeen, ById>,
     /// One entry a conversation, about 700 bytes; records and messages are streamed.
-    conversations: HashMap<i64, ConversationSeen>,
+    conversations: HashMap<i64, ConversationSeen, ById>,
 }
 
 impl Verifier<'_> {
@@ -228,11 +312,6 @@ impl Verifier<'_> {
         self.commits(genesis);
         self.skips();
         self.records();
-        self.messages();
-        if !self.stopped {
-            self.compare_sources();
-            self.compare_conversations();
-        }
     }
 
     fn find(
@@ -260,7 +339,8 @@ impl Verifier<'_> {
             return;
         }
         let conn = self.conn;
-        let mut last = None;
+        let (mut last, mut count) = (None, 0u64);
+        let mut hasher = RowHasher::default();
         let mut run = |v: &mut Self| -> rusqlite::Result<()> {
             let sql = format!(
                 "SELECT {},row_hash FROM {} ORDER BY id",
@@ -272,10 +352,11 @@ impl Verifier<'_> {
             while let Some(row) = rows.next()? {
                 let id: i64 = row.get(0)?;
                 last = Some(id);
-                if v.step(table) {
+                count += 1;
+                if v.step() {
                     return Ok(());
                 }
-                let stored = v.row(table, id, check(table, row)?);
+                let stored = v.row(table, id, check(&mut hasher, table, row)?);
                 // A damaged row may hold anything: what it says is used where it can be.
                 if f(v, row, stored).is_err() {
                     v.bad(table, id, "holds a value of a wrong kind");
@@ -283,7 +364,9 @@ impl Verifier<'_> {
             }
             Ok(())
         };
-        if let Err(e) = run(self) {
+        let ran = run(self);
+        self.summary.rows.insert(table.name, count);
+        if let Err(e) = ran {
             let after = last.map_or_else(String::new, |id| format!(" after row {id}"));
             self.find(
                 FindingKind::Unreadable,
@@ -295,11 +378,11 @@ impl Verifier<'_> {
     }
 
     /// Counts a row; true when the time is up.
-    fn step(&mut self, table: &Table) -> bool {
-        *self.summary.rows.entry(table.name).or_default() += 1;
+    fn step(&mut self) -> bool {
         self.steps += 1;
         if self.steps.is_multiple_of(STRIDE) && (self.stop)() {
             self.stopped = true;
+            self.others.store(true, Ordering::Relaxed);
         }
         self.stopped
     }
@@ -457,12 +540,14 @@ impl Verifier<'_> {
         let mut captures = Ahead::new(b.query([])?, &COMMIT_CAPTURES);
         let mut touched = Ahead::new(c.query([])?, &COMMIT_CONVERSATIONS);
         let (mut prev, mut number) = (genesis, 0u64);
+        let mut hasher = RowHasher::default();
         while let Some(row) = commits.next()? {
             let id: i64 = row.get(0)?;
-            if self.step(&COMMITS) {
+            if self.step() {
                 return Ok(());
             }
-            self.row(&COMMITS, id, check(&COMMITS, row)?);
+            *self.summary.rows.entry(COMMITS.name).or_default() += 1;
+            self.row(&COMMITS, id, check(&mut hasher, &COMMITS, row)?);
             number += 1;
             let mut body = blake3::Hasher::new();
             captures.take(self, id, &mut body)?;
@@ -593,26 +678,37 @@ impl Verifier<'_> {
         });
     }
 
-    fn messages(&mut self) {
-        self.scan(&MESSAGES, &mut |v, row, hash| {
-            let conversation = row.get::<_, i64>(1)?;
-            match v.conversations.get_mut(&conversation) {
+    fn messages(&mut self, seen: MessagesSeen) {
+        if seen.rows > 0 {
+            self.summary.rows.insert(MESSAGES.name, seen.rows);
+        }
+        for id in seen.bad {
+            self.bad(&MESSAGES, id, "does not agree with its hash");
+        }
+        if seen.bad_unlisted > 0 {
+            *self.summary.bad_rows.entry(MESSAGES.name).or_default() += seen.bad_unlisted;
+        }
+        if let Some((after, what)) = seen.unreadable {
+            self.find(FindingKind::Unreadable, MESSAGES.name, after, what);
+        }
+        if self.stopped {
+            return;
+        }
+        let mut orphans = Vec::new();
+        for (conversation, sum) in seen.conversations {
+            match self.conversations.get_mut(&conversation) {
                 Some(c) => {
-                    c.messages += 1;
-                    c.sum.add(&hash);
+                    c.messages = sum.messages;
+                    c.sum.add(&sum.sum.to_digest());
                 }
-                None => {
-                    let id = row.get(0)?;
-                    v.find(
-                        FindingKind::Sum,
-                        "messages",
-                        Some(id),
-                        "its conversation is missing",
-                    );
-                }
+                None => orphans.push((sum.first, sum.messages)),
             }
-            Ok(())
-        });
+        }
+        orphans.sort_unstable();
+        for (first, n) in orphans {
+            let what = format!("its conversation is missing; {n} messages have the same one");
+            self.find(FindingKind::Sum, MESSAGES.name, Some(first), what);
+        }
     }
 
     fn compare_sources(&mut self) {
@@ -697,6 +793,7 @@ struct Ahead<'s> {
     /// Whether the current row is still to be used.
     pending: bool,
     begun: bool,
+    hasher: RowHasher,
     orphan: Option<(&'static str, i64)>,
 }
 
@@ -707,6 +804,7 @@ impl<'s> Ahead<'s> {
             table,
             pending: false,
             begun: false,
+            hasher: RowHasher::default(),
             orphan: None,
         }
     }
@@ -740,10 +838,11 @@ impl<'s> Ahead<'s> {
             }
             self.pending = false;
             let id: i64 = row.get(0)?;
-            if v.step(self.table) {
+            if v.step() {
                 return Ok(());
             }
-            let hash = v.row(self.table, id, check(self.table, row)?);
+            *v.summary.rows.entry(self.table.name).or_default() += 1;
+            let hash = v.row(self.table, id, check(&mut self.hasher, self.table, row)?);
             if of == commit {
                 body.update(&hash.0);
             } else {

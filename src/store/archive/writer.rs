@@ -74,6 +74,20 @@ pub(super) struct Shared<'l> {
     pub head: Head,
     pub next: NextIds,
     pub found: WriterState,
+    /// Commits between two acknowledgements.
+    pub batch: usize,
+    /// Commits whose coverage line is still to be written.
+    pub unacknowledged: Vec<CommitLine>,
+}
+
+impl Shared<'_> {
+    /// Writes and syncs the coverage lines of commits that are durable.
+    pub fn write_lines(&mut self) -> Result<()> {
+        for line in std::mem::take(&mut self.unacknowledged) {
+            self.coverage.append(&mut Line::Commit(line))?;
+        }
+        self.coverage.sync()
+    }
 }
 
 /// The next free row ids.
@@ -146,6 +160,8 @@ impl<'l> ArchiveWriter<'l> {
                 head,
                 next,
                 found,
+                batch: 1,
+                unacknowledged: Vec::new(),
             },
         };
         writer.reconcile(tail)?;
@@ -252,6 +268,8 @@ impl<'l> ArchiveWriter<'l> {
     /// # Errors
     /// `lost-commits` when the archive is not where this writer left it; `lock-busy`, `io`.
     pub fn begin<'w>(&'w mut self, capture: CaptureRef<'_>) -> Result<SourceAppend<'w, 'l>> {
+        let last = self.shared.unacknowledged.len() + 1 >= self.shared.batch;
+        sync_level(&self.conn, last).map_err(|e| failed(&self.conn, "write to", e))?;
         self.conn
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(|e| failed(&self.conn, "begin a commit in", e))?;
@@ -275,11 +293,42 @@ impl<'l> ArchiveWriter<'l> {
         SourceAppend::new(&self.conn, &mut self.shared, capture)
     }
 
+    /// Acknowledges only every `commits` commits, which saves most syncs of a first index. In
+    /// between a commit survives the end of the process but not a power cut, and its coverage line
+    /// is not written: the next writer writes it, or reads the capture again.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn acknowledge_every(&mut self, commits: usize) -> Result<()> {
+        self.acknowledge()?;
+        self.shared.batch = commits.max(1);
+        Ok(())
+    }
+
+    /// Makes every commit durable and writes and syncs its coverage line.
+    ///
+    /// # Errors
+    /// `no-space` or `io`.
+    pub fn acknowledge(&mut self) -> Result<()> {
+        if self.shared.unacknowledged.is_empty() {
+            return Ok(());
+        }
+        // A commit under FULL syncs the WAL, and with it all frames before. The row stays as it is.
+        sync_level(&self.conn, true)
+            .and_then(|()| {
+                self.conn
+                    .execute_batch("UPDATE meta SET value=value WHERE id=1")
+            })
+            .map_err(|e| failed(&self.conn, "sync", e))?;
+        self.shared.write_lines()
+    }
+
     /// Moves the WAL into the database file if no reader is in it. Returns whether it did.
     ///
     /// # Errors
     /// `no-space` or `io`.
-    pub fn checkpoint_if_free(&self, lock: &WriterLock) -> Result<bool> {
+    pub fn checkpoint_if_free(&mut self, lock: &WriterLock) -> Result<bool> {
+        self.acknowledge()?;
         let Some(exclusive) = ArchiveExclusive::try_acquire(lock)? else {
             return Ok(false);
         };
@@ -355,6 +404,22 @@ impl<'l> ArchiveWriter<'l> {
             receipt: None,
             prev: String::new(),
         }))
+    }
+}
+
+/// Whether the next commit syncs the WAL.
+fn sync_level(conn: &Connection, full: bool) -> rusqlite::Result<()> {
+    conn.execute_batch(if full {
+        "PRAGMA synchronous=FULL"
+    } else {
+        "PRAGMA synchronous=NORMAL"
+    })
+}
+
+impl Drop for ArchiveWriter<'_> {
+    fn drop(&mut self) {
+        // What fails here is made up for by the next writer.
+        let _ = self.acknowledge();
     }
 }
 

@@ -19,7 +19,7 @@ use crate::model::provider::Provider;
 use crate::model::source::SourceKey;
 
 /// No ledger line is longer; a longer one is damage.
-const MAX_LINE: u64 = 1 << 20;
+pub(super) const MAX_LINE: u64 = 1 << 20;
 /// `,"sum":"01234567"}`
 const SUM_LEN: usize = 18;
 
@@ -68,7 +68,7 @@ fn is_false(b: &bool) -> bool {
 pub(super) struct LineHash(pub [u8; 16]);
 
 impl LineHash {
-    fn of(line: &[u8]) -> Self {
+    pub(super) fn of(line: &[u8]) -> Self {
         let mut out = LineHash::default();
         out.0.copy_from_slice(&blake3::hash(line).as_bytes()[..16]);
         out

@@ -39,6 +39,8 @@ pub struct MirrorReader<'r> {
     pub(super) tails: Vec<(u32, PackScan)>,
     /// The index is behind the packs, so heads come from the ledgers.
     pub(super) behind: bool,
+    /// Packs of which the index knew more than there is.
+    pub(super) lost: Vec<(u32, &'static str)>,
     /// All objects, found by walking all packs; made when the index fails.
     walked: OnceCell<HashMap<Digest, Loc>>,
 }
@@ -66,6 +68,7 @@ impl<'r> MirrorReader<'r> {
             newer: HashMap::new(),
             tails: Vec::new(),
             behind: false,
+            lost: Vec::new(),
             walked: OnceCell::new(),
         };
         match Index::open_read(&root.full(layout::MIRROR_INDEX_DB)) {
@@ -91,10 +94,16 @@ impl<'r> MirrorReader<'r> {
                 return Ok(());
             }
         };
-        let contradicts = rows
-            .iter()
-            .any(|r| !self.lens.iter().any(|(n, len)| *n == r.n && *len >= r.file_len));
-        if contradicts {
+        for row in &rows {
+            match self.lens.iter().find(|(n, _)| *n == row.n) {
+                None => self.lost.push((row.n, "the pack is missing")),
+                Some((_, len)) if *len < row.file_len => {
+                    self.lost.push((row.n, "the pack is shorter than it was"));
+                }
+                Some(_) => {}
+            }
+        }
+        if !self.lost.is_empty() {
             self.without_index("the derived index knows packs that are missing or were longer");
             return Ok(());
         }
@@ -149,7 +158,18 @@ impl<'r> MirrorReader<'r> {
         Ok(self.walked.get_or_init(|| all))
     }
 
-    /// Where an object lies.
+    /// Where the index says an object lies, if that is so.
+    pub(super) fn find_known(&self, digest: &Digest) -> Result<Option<Loc>> {
+        match &self.index {
+            Some(index) if self.walked.get().is_none() => match self.newer.get(digest) {
+                Some(loc) => Ok(Some(*loc)),
+                None => index.object(digest).or_else(|_| self.find(digest)),
+            },
+            _ => self.find(digest),
+        }
+    }
+
+    /// Where an object lies. Only a walk over all packs can say that it is nowhere.
     pub(super) fn find(&self, digest: &Digest) -> Result<Option<Loc>> {
         if let Some(loc) = self.newer.get(digest) {
             return Ok(Some(*loc));
@@ -157,7 +177,6 @@ impl<'r> MirrorReader<'r> {
         if let Some(index) = &self.index {
             match index.object(digest) {
                 Ok(Some(loc)) if self.packs.names(digest, &loc)? => return Ok(Some(loc)),
-                Ok(None) if self.walked.get().is_none() && !self.behind => return Ok(None),
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
                     *self.index_problem.borrow_mut() = Some(e.message().to_owned());

@@ -97,6 +97,12 @@ impl<'l> Store<'l> {
         done
     }
 
+    /// Takes a damaged index away; this store is then of no use any more.
+    pub(super) fn index_failed(&mut self) -> Result<()> {
+        self.poisoned = true;
+        remove_index(&self.cap)
+    }
+
     /// Whether objects wait for the end of their batch.
     pub(super) fn has_batch(&self) -> bool {
         self.batch.records > 0
@@ -113,8 +119,7 @@ impl<'l> Store<'l> {
         match self.index.object(digest) {
             Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
                 // Gone with it: the next writer makes it again from the packs.
-                self.poisoned = true;
-                remove_index(&self.cap)?;
+                self.index_failed()?;
                 Err(e.with_hint("The derived index was removed; run the command again."))
             }
             other => other,

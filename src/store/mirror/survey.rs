@@ -1,7 +1,7 @@
 //! What is on disk: packs, ledgers, and what a walk over the unknown part of a pack finds.
 //! Reads only; the writer's recovery and the reader share it.
 
-use super::ledger::{self, Entry};
+use super::ledger::{self, Entry, LineHash};
 use super::pack::{self, Event, Loc, PACK_HEADER, Walk};
 use super::types::{CaptureLine, Head, MirrorProblem, ProblemKind, SourceIdent, StatGate};
 use super::index::SourceRow;
@@ -231,6 +231,29 @@ pub(super) fn ledger(
         Ok(())
     })?;
     Ok(Some(state))
+}
+
+/// The hash of the last line of a ledger of `len` bytes; of nothing when that can't be read.
+pub(super) fn last_line(root: &Root, key: SourceKey, len: u64) -> Result<LineHash> {
+    use std::os::unix::fs::FileExt;
+    let rel = layout::ledger(key);
+    let Some(file) = root.open_file(&rel)? else {
+        return Ok(LineHash::default());
+    };
+    // Nearly all lines fit into the first try.
+    for window in [4096, ledger::MAX_LINE] {
+        let from = len.saturating_sub(window);
+        let mut end = vec![0u8; usize::try_from(len - from).unwrap_or(0)];
+        file.read_exact_at(&mut end, from).map_err(|e| Error::io("read", &root.full(&rel), e))?;
+        let Some((b'\n', lines)) = end.split_last() else {
+            break;
+        };
+        let start = memchr::memrchr(b'\n', lines);
+        if let Some(line) = start.map_or((from == 0).then_some(lines), |at| lines.get(at + 1..)) {
+            return Ok(LineHash::of(line));
+        }
+    }
+    Ok(LineHash::default())
 }
 
 /// A problem in one file.

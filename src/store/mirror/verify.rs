@@ -121,10 +121,6 @@ impl Run<'_, '_> {
 
     fn pack_files(&mut self) -> Result<()> {
         let reader = self.reader;
-        let known = match &reader.index {
-            Some(index) => index.packs().unwrap_or_default(),
-            None => Vec::new(),
-        };
         let mut expected = 1;
         for (n, len) in &reader.lens {
             self.summary.packs += 1;
@@ -144,9 +140,10 @@ impl Run<'_, '_> {
                 _ => self.report(problem(ProblemKind::Pack, rel, Some(0), "the pack's header is damaged")),
             }
         }
-        for row in known {
-            if row.n >= expected {
-                self.report(problem(ProblemKind::Pack, layout::pack(row.n), None, "the pack is missing"));
+        for (n, why) in &reader.lost {
+            // A gap in the numbers was reported above.
+            if *n >= expected || reader.lens.iter().any(|l| l.0 == *n) {
+                self.report(problem(ProblemKind::Pack, layout::pack(*n), None, *why));
             }
         }
         Ok(())
@@ -267,7 +264,7 @@ impl Run<'_, '_> {
                     Err(e) => Err(e),
                 }
             } else {
-                match self.reader.find(&recipe)? {
+                match self.reader.find_known(&recipe)? {
                     Some(loc) => {
                         self.need(&loc);
                         Ok(())

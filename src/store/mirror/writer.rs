@@ -11,7 +11,7 @@ use super::ledger::{self, LineHash};
 use super::pack;
 use super::recipe::{self, Op, Segment};
 use super::record::{self, Kind, Sealed};
-use super::store::{BATCH_BYTES, Store, remove_index};
+use super::store::{BATCH_BYTES, Store};
 use super::types::{
     Added, CaptureLine, CaptureMeta, GroupMember, Head, MirrorProblem, Shape, SourceIdent, StatGate,
 };
@@ -130,12 +130,9 @@ impl<'l> MirrorWriter<'l> {
             });
             match read {
                 Err(e) if e.kind() == ErrorKind::ArchiveCorrupt && !stopped && !repaired => {
-                    // Nothing is pending: make it again and go on behind the last one.
+                    // Nothing is pending, so it goes on behind the last one.
                     repaired = true;
-                    remove_index(&self.store.cap)?;
-                    let (store, mut problems) = recover::open(self.store.cap)?;
-                    self.store = store;
-                    self.problems.append(&mut problems);
+                    self.index_again(e)?;
                 }
                 other => return other,
             }
@@ -150,7 +147,28 @@ impl<'l> MirrorWriter<'l> {
         if let Some(pending) = self.pending.get(&key) {
             return Ok(Some(pending.row.head.clone()));
         }
-        Ok(self.store.index.source(key)?.map(|row| row.head))
+        let row = match self.store.index.source(key) {
+            Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
+                self.index_again(e)?;
+                self.store.index.source(key)?
+            }
+            row => row?,
+        };
+        Ok(row.map(|row| row.head))
+    }
+
+    /// A damaged index is made again from packs and ledgers, at once when nothing is pending;
+    /// otherwise by the next writer.
+    fn index_again(&mut self, why: Error) -> Result<()> {
+        let pending = !self.pending.is_empty() || self.store.has_batch();
+        self.store.index_failed()?;
+        if pending {
+            return Err(why.with_hint("The derived index was removed; run the command again."));
+        }
+        let (store, mut problems) = recover::open(self.store.cap)?;
+        self.store = store;
+        self.problems.append(&mut problems);
+        Ok(())
     }
 
     /// The captures of a source, oldest first. Flushes.
@@ -227,6 +245,7 @@ impl<'l> MirrorWriter<'l> {
     /// `no-space`, `io`; the writer is then of no use any more.
     pub fn add(&mut self, ident: &SourceIdent, prepared: Prepared, meta: CaptureMeta) -> Result<Added> {
         self.store.usable()?;
+        self.head(ident.key)?;
         let state = self.state(ident.key)?;
         let before = (self.store.stored, self.store.healed);
         let (len, hash) = (prepared.len(), prepared.hash);
@@ -326,6 +345,7 @@ impl<'l> MirrorWriter<'l> {
         meta: CaptureMeta,
     ) -> Result<Added> {
         self.store.usable()?;
+        self.head(ident.key)?;
         let state = self.state(ident.key)?;
         let before = (self.store.stored, self.store.healed);
         let base = state.head.as_ref().map(|h| (h.recipe, h.len, h.hash));
@@ -379,7 +399,7 @@ impl<'l> MirrorWriter<'l> {
     }
 
     /// What the ledger of a source ends with. The index is not believed when the file has
-    /// another length.
+    /// another length or another last line.
     fn state(&mut self, key: SourceKey) -> Result<State> {
         if let Some(p) = self.pending.get(&key) {
             return Ok(State::of(&p.row));
@@ -388,7 +408,11 @@ impl<'l> MirrorWriter<'l> {
         let on_disk = cap.root().file_len(&layout::ledger(key))?;
         let row = self.store.index.source(key)?;
         match (&row, on_disk) {
-            (Some(row), Some(len)) if row.ledger_len == len => return Ok(State::of(row)),
+            (Some(row), Some(len))
+                if row.ledger_len == len && survey::last_line(cap.root(), key, len)? == row.line_hash =>
+            {
+                return Ok(State::of(row));
+            }
             (None, None) => return Ok(State::none()),
             _ => {}
         }
@@ -532,19 +556,29 @@ impl<'l> MirrorWriter<'l> {
         let promises = self.pending.values().any(|p| !p.lines.is_empty());
         self.store.commit_pack(promises)?;
         let pending = &self.pending;
-        self.store.critical(|store| {
-            if promises {
-                append_ledgers(&store.cap, pending)?;
-            }
+        if promises {
+            self.store.critical(|store| append_ledgers(&store.cap, pending))?;
+        }
+        let indexed = self.store.critical(|store| {
             store.index.begin()?;
             store.index_pack()?;
             for source in pending.values() {
                 store.index.put_source(&source.row)?;
             }
             store.index.commit()
-        })?;
-        self.pending.clear();
-        Ok(())
+        });
+        match indexed {
+            Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
+                // All of the batch is durable; only the index has to be made again.
+                self.pending.clear();
+                self.index_again(e)
+            }
+            done => {
+                done?;
+                self.pending.clear();
+                Ok(())
+            }
+        }
     }
 
     /// Flushes and folds the derived index's log into it, if no reader is in it.

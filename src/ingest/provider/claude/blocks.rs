@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{push_text, user_role};
-use crate::ingest::parse::json::{self, raw_object};
+use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::ingest::parse::payload;
 use crate::ingest::provider::{json_text, message};
@@ -38,13 +38,18 @@ pub(super) fn user(content: Option<&RawValue>, line: &Line<'_>, out: &mut Vec<Me
         user_text(text, line, out);
         return;
     }
-    for raw in json::items(content).unwrap_or_default() {
-        if let Some(text) = json::text(Some(raw)) {
-            user_text(text, line, out);
+    for element in json::elements::<Block<'_>>(content) {
+        let block = match element {
+            Element::Object(block) => block,
+            Element::Text(text) => {
+                user_text(text, line, out);
+                continue;
+            }
+            Element::Other => continue,
+        };
+        let Some(kind) = json::text(block.kind) else {
             continue;
-        }
-        let Some(block) = json::object::<Block<'_>>(Some(raw)) else { continue };
-        let Some(kind) = json::text(block.kind) else { continue };
+        };
         match &*kind {
             "text" => {
                 if let Some(text) = json::text(block.text) {
@@ -66,19 +71,29 @@ fn user_text(text: Cow<'_, str>, line: &Line<'_>, out: &mut Vec<Message>) {
     } else {
         MessageKind::Text
     };
-    out.push(message(user_role(line, &text), kind, payload::described_in(text)));
+    out.push(message(
+        user_role(line, &text),
+        kind,
+        payload::described_in(text),
+    ));
 }
 
 /// The messages of an assistant record's content.
 pub(super) fn assistant(content: Option<&RawValue>, out: &mut Vec<Message>) {
     push_text(out, Role::Assistant, MessageKind::Text, content);
-    for raw in json::items(content).unwrap_or_default() {
-        if json::text(Some(raw)).is_some() {
-            push_text(out, Role::Assistant, MessageKind::Text, Some(raw));
+    for element in json::elements::<Block<'_>>(content) {
+        let block = match element {
+            Element::Object(block) => block,
+            Element::Text(text) if !text.is_empty() => {
+                let text = payload::described_in(text);
+                out.push(message(Role::Assistant, MessageKind::Text, text));
+                continue;
+            }
+            Element::Text(_) | Element::Other => continue,
+        };
+        let Some(kind) = json::text(block.kind) else {
             continue;
-        }
-        let Some(block) = json::object::<Block<'_>>(Some(raw)) else { continue };
-        let Some(kind) = json::text(block.kind) else { continue };
+        };
         match &*kind {
             "text" => push_text(out, Role::Assistant, MessageKind::Text, block.text),
             // Signed and empty when the model's reasoning is withheld.
@@ -114,12 +129,15 @@ fn tool_result(kind: &str, block: &Block<'_>, out: &mut Vec<Message>) {
     if let Some(whole) = json::text(block.content) {
         text = payload::described_in(whole);
     }
-    for raw in json::items(block.content).unwrap_or_default() {
-        if let Some(part) = json::text(Some(raw)) {
-            add_line(&mut text, part);
-            continue;
-        }
-        let Some(part) = json::object::<Block<'_>>(Some(raw)) else { continue };
+    for element in json::elements::<Block<'_>>(block.content) {
+        let part = match element {
+            Element::Object(part) => part,
+            Element::Text(part) => {
+                add_line(&mut text, part);
+                continue;
+            }
+            Element::Other => continue,
+        };
         match json::text(part.kind).as_deref() {
             Some(kind @ ("image" | "document")) => {
                 let before = out.len();
@@ -158,7 +176,11 @@ fn attachment(kind: &str, block: &Block<'_>, role: Role, out: &mut Vec<Message>)
         && let Some(text) = data
     {
         if !text.is_empty() {
-            out.push(message(role, MessageKind::Text, payload::described_in(text)));
+            out.push(message(
+                role,
+                MessageKind::Text,
+                payload::described_in(text),
+            ));
         }
         return;
     }

@@ -22,10 +22,18 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn new<'h>(path: &Path, first: impl Iterator<Item = (usize, &'h str)>) -> Self {
         let stem = stem(path);
-        let agent = stem.strip_prefix("agent-").filter(|a| !a.is_empty()).map(str::to_owned);
-        let parts: Vec<String> =
-            path.components().map(|c| c.as_os_str().to_string_lossy().into_owned()).collect();
-        let at = parts.iter().rposition(|part| part == "subagents").filter(|at| *at > 0);
+        let agent = stem
+            .strip_prefix("agent-")
+            .filter(|a| !a.is_empty())
+            .map(str::to_owned);
+        let parts: Vec<String> = path
+            .components()
+            .map(|c| c.as_os_str().to_string_lossy().into_owned())
+            .collect();
+        let at = parts
+            .iter()
+            .rposition(|part| part == "subagents")
+            .filter(|at| *at > 0);
         let folder = at.and_then(|at| parts.get(at - 1)).cloned();
         let below = match at {
             Some(at) if agent.is_none() => {
@@ -44,16 +52,23 @@ impl Identity {
         };
         // The name of a main file is its session's id. Any other name says nothing, so records
         // that name no session go with the first that does.
-        let fallback =
-            if is_uuid(&stem) || agent.is_some() { stem } else { named().unwrap_or(stem) };
-        Identity { fallback, agent, folder, below }
+        let fallback = if is_uuid(&stem) || agent.is_some() {
+            stem
+        } else {
+            named().unwrap_or(stem)
+        };
+        Identity {
+            fallback,
+            agent,
+            folder,
+            below,
+        }
     }
 
     /// The session of a record, and the one that spawned it.
     pub(super) fn session(&self, line: &Line<'_>) -> (String, Option<String>) {
         let own = json::owned(line.session_id);
-        let record_agent =
-            json::owned(line.agent_id).filter(|_| json::is_true(line.is_sidechain));
+        let record_agent = json::owned(line.agent_id).filter(|_| json::is_true(line.is_sidechain));
         if let Some(below) = &self.below {
             let parent = own.or_else(|| self.folder.clone()).unwrap_or_default();
             return (format!("{parent}/{below}"), Some(parent));
@@ -98,7 +113,10 @@ mod tests {
         assert_eq!(session(&file, "{}", &own), expected);
         assert_eq!(session(&file, "{}", "{}"), expected);
         assert_eq!(session("/p/agent-a0.jsonl", "{}", &own), expected);
-        assert_eq!(session("/p/agent-a0.jsonl", "{}", "{}"), ("agent-a0".to_owned(), None));
+        assert_eq!(
+            session("/p/agent-a0.jsonl", "{}", "{}"),
+            ("agent-a0".to_owned(), None)
+        );
         let journal = format!("/p/{id}/subagents/workflows/w1/journal.jsonl");
         let expected = (format!("{id}/workflows/w1/journal"), Some(id.to_owned()));
         assert_eq!(session(&journal, "{}", "{}"), expected);
@@ -111,6 +129,23 @@ mod tests {
         assert_eq!(session(&format!("/p/{id}.jsonl"), head, "{}").0, id);
         assert_eq!(session("/p/small.jsonl", head, "{}").0, "s");
         assert_eq!(session("/p/small.jsonl", "{}", "{}").0, "small");
-        assert_eq!(session("/p/small.jsonl", head, r#"{"sessionId":"t"}"#).0, "t");
+        assert_eq!(
+            session("/p/small.jsonl", head, r#"{"sessionId":"t"}"#).0,
+            "t"
+        );
+    }
+
+    #[test]
+    fn only_a_side_chain_in_a_main_file_is_its_agents() {
+        let side = r#"{"sessionId":"s","agentId":"a","isSidechain":true}"#;
+        let expected = ("s/a".to_owned(), Some("s".to_owned()));
+        assert_eq!(session("/p/x.jsonl", "{}", side), expected);
+        for main in [
+            r#"{"sessionId":"s","agentId":"a","isSidechain":false}"#,
+            r#"{"sessionId":"s","agentId":"a"}"#,
+            r#"{"sessionId":"s","isSidechain":true}"#,
+        ] {
+            assert_eq!(session("/p/x.jsonl", "{}", main), ("s".to_owned(), None));
+        }
     }
 }

@@ -72,7 +72,10 @@ raw_object! {
 pub(super) fn is_record(line: &Line<'_>) -> bool {
     json::text(line.kind).is_some_and(|kind| {
         SILENT.contains(&&*kind)
-            || matches!(&*kind, "user" | "assistant" | "system" | "attachment" | "queue-operation")
+            || matches!(
+                &*kind,
+                "user" | "assistant" | "system" | "attachment" | "queue-operation"
+            )
     })
 }
 
@@ -95,7 +98,11 @@ impl ClaudeReader {
         let (title_rank, recent) = state
             .and_then(|s| serde_json::from_value::<(u64, VecDeque<(u64, u64)>)>(s).ok())
             .unwrap_or_default();
-        ClaudeReader { identity: Identity::new(path, first), title_rank, recent }
+        ClaudeReader {
+            identity: Identity::new(path, first),
+            title_rank,
+            recent,
+        }
     }
 
     pub(super) fn state(&self) -> Option<serde_json::Value> {
@@ -105,20 +112,18 @@ impl ClaudeReader {
         serde_json::to_value((self.title_rank, &self.recent)).ok()
     }
 
-    pub(super) fn read(
-        &mut self,
-        line: Option<&Line<'_>>,
-        offset: u64,
-        hash: &Digest,
-    ) -> Reading {
+    pub(super) fn read(&mut self, line: Option<&Line<'_>>, offset: u64, hash: &Digest) -> Reading {
         let nothing = Line::default();
         let object = line.is_some();
         let line = line.unwrap_or(&nothing);
         let kind = json::text(line.kind).unwrap_or_default();
         let native_id = json::owned(line.uuid);
         let (session, parent) = self.identity.session(line);
-        let mut disposition =
-            if object { disposition(&kind, line) } else { Disposition::Unknown };
+        let mut disposition = if object {
+            disposition(&kind, line)
+        } else {
+            Disposition::Unknown
+        };
         if native_id.is_some() {
             let short = short(hash);
             match self.recent.iter().find(|(seen, _)| *seen == short) {
@@ -170,9 +175,7 @@ impl ClaudeReader {
 
 /// The type with what tells its kinds apart.
 fn record_type(kind: &str, line: &Line<'_>) -> String {
-    let inner = |raw| {
-        json::object::<Attached<'_>>(raw).and_then(|inner| json::text(inner.kind))
-    };
+    let inner = |raw| json::object::<Attached<'_>>(raw).and_then(|inner| json::text(inner.kind));
     let subtype = match kind {
         "progress" => inner(line.data),
         "attachment" => inner(line.attachment),
@@ -205,7 +208,11 @@ fn disposition(kind: &str, line: &Line<'_>) -> Disposition {
         }
         "system" => {
             let away = json::text(line.subtype).is_some_and(|s| s == "away_summary");
-            let kind = if away { MessageKind::Summary } else { MessageKind::Text };
+            let kind = if away {
+                MessageKind::Summary
+            } else {
+                MessageKind::Text
+            };
             let mut out = Vec::new();
             push_text(&mut out, Role::System, kind, line.content);
             known(out)

@@ -74,7 +74,12 @@ pub(super) fn event(kind: &str, event: &Payload<'_>) -> Found {
         }
         "agent_message" => push(&mut out, Role::Assistant, MessageKind::Text, event.message),
         "agent_reasoning" | "agent_reasoning_raw_content" => {
-            push(&mut out, Role::Assistant, MessageKind::Reasoning, event.text);
+            push(
+                &mut out,
+                Role::Assistant,
+                MessageKind::Reasoning,
+                event.text,
+            );
         }
         "exec_command_end" => executed(call_id(event), event, &mut out),
         "patch_apply_end" => {
@@ -133,8 +138,13 @@ pub(super) fn item(kind: &str, item: &Payload<'_>, extra: Option<&RawValue>) -> 
                 add_line(&mut found.text, json::text(item.query));
             }
         }
-        "ContextCompaction" | "ImageView" | "CollabAgentToolCall" | "SubAgentActivity"
-        | "EnteredReviewMode" | "ExitedReviewMode" | "HookPrompt" => return Found::Silent,
+        "ContextCompaction"
+        | "ImageView"
+        | "CollabAgentToolCall"
+        | "SubAgentActivity"
+        | "EnteredReviewMode"
+        | "ExitedReviewMode"
+        | "HookPrompt" => return Found::Silent,
         _ => return Found::Unknown,
     }
     Found::Messages(out)

@@ -11,7 +11,13 @@ use crate::ingest::provider::{json_text, message, wrapper};
 use crate::model::record::{Message, MessageKind, Role};
 
 /// Kinds of items that hold nothing to read.
-const SILENT: &[&str] = &["compaction", "compaction_summary", "compaction_trigger", "ghost_snapshot", "other"];
+const SILENT: &[&str] = &[
+    "compaction",
+    "compaction_summary",
+    "compaction_trigger",
+    "ghost_snapshot",
+    "other",
+];
 
 raw_object! {
     struct Part {
@@ -73,7 +79,12 @@ pub(super) fn read(kind: &str, item: &Payload<'_>) -> Found {
 /// The summary of a compaction; the history that it repeats is held by the records it repeats.
 pub(super) fn compacted(payload: &Payload<'_>) -> Found {
     let mut out = Vec::new();
-    push(&mut out, Role::System, MessageKind::Summary, payload.message);
+    push(
+        &mut out,
+        Role::System,
+        MessageKind::Summary,
+        payload.message,
+    );
     Found::Messages(out)
 }
 
@@ -116,15 +127,15 @@ fn image(part: &Part<'_>) -> String {
 }
 
 /// Adds the text in `raw`, if there is any.
-pub(super) fn push(
-    out: &mut Vec<Message>,
-    role: Role,
-    kind: MessageKind,
-    raw: Option<&RawValue>,
-) {
-    let Some(text) = json::text(raw).filter(|t| !t.is_empty()) else { return };
-    let role =
-        if role == Role::User && wrapper::only_injected(&text) { Role::Meta } else { role };
+pub(super) fn push(out: &mut Vec<Message>, role: Role, kind: MessageKind, raw: Option<&RawValue>) {
+    let Some(text) = json::text(raw).filter(|t| !t.is_empty()) else {
+        return;
+    };
+    let role = if role == Role::User && wrapper::only_injected(&text) {
+        Role::Meta
+    } else {
+        role
+    };
     out.push(message(role, kind, payload::described_in(text)));
 }
 
@@ -177,12 +188,20 @@ pub(super) fn picture(item: &Payload<'_>, id: Option<&RawValue>, out: &mut Vec<M
     out.push(Message {
         tool_name: Some("image_generation".to_owned()),
         call_id: call_id.clone(),
-        ..message(Role::Assistant, MessageKind::ToolCall, input_text(item.revised_prompt))
+        ..message(
+            Role::Assistant,
+            MessageKind::ToolCall,
+            input_text(item.revised_prompt),
+        )
     });
     if let Some(data) = json::text(item.result).filter(|d| !d.is_empty()) {
         out.push(Message {
             call_id,
-            ..message(Role::Tool, MessageKind::Attachment, payload::describe("image", &data))
+            ..message(
+                Role::Tool,
+                MessageKind::Attachment,
+                payload::describe("image", &data),
+            )
         });
     }
 }
@@ -190,7 +209,12 @@ pub(super) fn picture(item: &Payload<'_>, id: Option<&RawValue>, out: &mut Vec<M
 fn output(item: &Payload<'_>, out: &mut Vec<Message>) {
     let wrapped = json::object::<Output<'_>>(item.output);
     let content = wrapped.map_or(item.output, |w| w.content.or(item.output));
-    result(call_id(item), content, wrapped.and_then(|w| json::boolean(w.success)).map(|ok| !ok), out);
+    result(
+        call_id(item),
+        content,
+        wrapped.and_then(|w| json::boolean(w.success)).map(|ok| !ok),
+        out,
+    );
 }
 
 /// A tool's result and the pictures in it.
@@ -220,7 +244,12 @@ pub(super) fn result(
             });
             continue;
         }
-        for field in [json::text(Some(raw)), json::text(part.title), json::text(part.snippet), json::text(part.text)] {
+        for field in [
+            json::text(Some(raw)),
+            json::text(part.title),
+            json::text(part.snippet),
+            json::text(part.text),
+        ] {
             add_line(&mut text, field);
         }
     }
@@ -230,7 +259,9 @@ pub(super) fn result(
 }
 
 pub(super) fn add_line(text: &mut String, line: Option<Cow<'_, str>>) {
-    let Some(line) = line.filter(|l| !l.is_empty()) else { return };
+    let Some(line) = line.filter(|l| !l.is_empty()) else {
+        return;
+    };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

@@ -122,13 +122,19 @@ impl CodexReader {
             .and_then(|s| serde_json::from_value::<State>(s).ok())
             .filter(|s| !s.session.is_empty());
         let begun = state.is_some();
-        let state = state
-            .unwrap_or_else(|| State { session: session_of(path, first), ..State::default() });
+        let state = state.unwrap_or_else(|| State {
+            session: session_of(path, first),
+            ..State::default()
+        });
         CodexReader { state, begun }
     }
 
     pub(super) fn state(&self) -> Option<serde_json::Value> {
-        if self.begun { serde_json::to_value(&self.state).ok() } else { None }
+        if self.begun {
+            serde_json::to_value(&self.state).ok()
+        } else {
+            None
+        }
     }
 
     pub(super) fn read(&mut self, line: Option<&Line<'_>>, offset: u64) -> Reading {
@@ -155,16 +161,13 @@ impl CodexReader {
         reading
     }
 
-    fn enveloped(
-        &mut self,
-        kind: &str,
-        payload: &Payload<'_>,
-        offset: u64,
-        reading: &mut Reading,
-    ) {
+    fn enveloped(&mut self, kind: &str, payload: &Payload<'_>, offset: u64, reading: &mut Reading) {
         let inner = json::text(payload.kind).unwrap_or_default();
-        reading.record_type =
-            if inner.is_empty() { kind.to_owned() } else { format!("{kind}/{inner}") };
+        reading.record_type = if inner.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}/{inner}")
+        };
         match kind {
             "response_item" => {
                 reading.native_id = json::owned(payload.id);
@@ -323,7 +326,9 @@ fn session_of<'h>(path: &Path, first: impl Iterator<Item = (usize, &'h str)>) ->
         .map(str::to_owned);
     let mut later = None;
     for (n, text) in first {
-        let Ok(line) = serde_json::from_str::<Line<'_>>(text) else { continue };
+        let Ok(line) = serde_json::from_str::<Line<'_>>(text) else {
+            continue;
+        };
         let meta = match line.payload {
             Some(_) if json::text(line.kind).is_some_and(|k| k == "session_meta") => {
                 json::object::<Payload<'_>>(line.payload).and_then(|p| json::owned(p.id))

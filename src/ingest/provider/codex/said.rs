@@ -56,15 +56,15 @@ impl Said {
         }
         messages.retain(|message| {
             let held = match (message.kind, &message.call_id) {
-                (MessageKind::ToolCall, Some(id)) => {
-                    self.call(key("c", id), &message.text, offset)
-                }
+                (MessageKind::ToolCall, Some(id)) => self.call(key("c", id), &message.text, offset),
                 (MessageKind::ToolResult, Some(id)) => {
                     self.call(key("r", id), &message.text, offset)
                 }
-                (kind, _) => {
-                    self.text(key(speech(kind, message.role), &message.text), channel, offset)
-                }
+                (kind, _) => self.text(
+                    key(speech(kind, message.role), &message.text),
+                    channel,
+                    offset,
+                ),
             };
             if first.is_none() {
                 first = held;

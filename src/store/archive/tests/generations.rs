@@ -1,1 +1,200 @@
-//! todo
+//! Making the first generation, and what lies there instead of one.
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::store::generation::{self, GenerationId, Live};
+
+fn locate(lab: &Lab) -> Result<Live> {
+    generation::locate(&lab.root())
+}
+
+fn open_kinds(lab: &Lab) -> (ErrorKind, ErrorKind) {
+    (
+        ArchiveReader::open(&lab.root()).unwrap_err().kind(),
+        lab.try_writing(|_| ()).unwrap_err().kind(),
+    )
+}
+
+#[test]
+fn the_first_generation_is_staged_verified_and_named() {
+    let lab = Lab::new();
+    assert_eq!(locate(&lab).unwrap(), Live::Never { mirror: false });
+    assert!(ArchiveReader::open(&lab.root()).unwrap().is_none());
+    let mut any = false;
+    assert!(
+        verify_deep(&lab.root(), &|| false, &mut |_| any = true)
+            .unwrap()
+            .is_none()
+            && !any
+    );
+    lab.writing(|w| assert_eq!(w.head().commit, 0));
+    assert_eq!(
+        std::fs::read(lab.path().join("CURRENT")).unwrap(),
+        b"g00000001\n"
+    );
+    let Live::Present(live) = locate(&lab).unwrap() else {
+        panic!()
+    };
+    assert_eq!(live.manifest.created_ms, 7);
+    assert_eq!(live.manifest.schema_version, SCHEMA_VERSION);
+    assert_eq!(lab.reader().counts().unwrap(), Counts::default());
+    lab.assert_sound();
+    // It is not made a second time.
+    lab.writing(|w| assert_eq!(w.generation().manifest, live.manifest));
+    use std::os::unix::fs::MetadataExt;
+    for entry in walkdir::WalkDir::new(lab.path()).min_depth(1) {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().mode() & 0o777;
+        let expected = if entry.file_type().is_dir() {
+            0o700
+        } else {
+            0o600
+        };
+        assert_eq!(mode, expected, "{}", entry.path().display());
+    }
+}
+
+#[test]
+fn an_interrupted_creation_is_used_again() {
+    let whole = Lab::new();
+    whole.writing(|_| ());
+    let folder = whole.path().join("generations/g00000001");
+    // The states in which a kill can leave it: each without CURRENT and without a ledger.
+    for state in ["folder", "empty file", "no manifest", "no current"] {
+        let lab = Lab::new();
+        let to = lab.path().join("generations/g00000001");
+        std::fs::create_dir_all(&to).unwrap();
+        match state {
+            "folder" => {}
+            "empty file" => std::fs::write(to.join("agent_search.db"), b"").unwrap(),
+            _ => {
+                for name in ["agent_search.db", "agent_search.db-wal", "manifest.json"] {
+                    if state == "no current" || name != "manifest.json" {
+                        std::fs::copy(folder.join(name), to.join(name)).unwrap();
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            locate(&lab).unwrap(),
+            Live::Never { mirror: false },
+            "{state}"
+        );
+        lab.writing(|w| assert_eq!(w.generation().id, GenerationId::numbered(1), "{state}"));
+        lab.index("a", &[msg("s", "1", "x")]).unwrap();
+        lab.assert_sound();
+    }
+    // CURRENT is there, the promote line is not.
+    std::fs::remove_file(whole.path().join("coverage.jsonl")).unwrap();
+    assert!(!whole.writing(|w| w.found().ledger_rebuilt));
+    assert!(whole.path().join("coverage.jsonl").exists());
+}
+
+#[test]
+fn a_folder_with_commits_or_damage_is_never_used_again() {
+    for damage in [false, true] {
+        let lab = Lab::new();
+        lab.index("a", &[msg("s", "1", "x")]).unwrap();
+        lab.checkpoint();
+        std::fs::remove_file(lab.path().join("CURRENT")).unwrap();
+        std::fs::remove_file(lab.path().join("coverage.jsonl")).unwrap();
+        let old = lab.path().join("generations/g00000001/agent_search.db");
+        if damage {
+            let mut bytes = std::fs::read(&old).unwrap();
+            bytes[..4096].fill(0xee);
+            std::fs::write(&old, bytes).unwrap();
+        }
+        let before = std::fs::read(&old).unwrap();
+        lab.writing(|w| assert_eq!(w.generation().id, GenerationId::numbered(2)));
+        assert!(std::fs::read(&old).unwrap() == before);
+    }
+}
+
+#[test]
+fn a_foreign_archive_is_left_alone() {
+    let lab = Lab::new();
+    std::fs::create_dir_all(lab.path()).unwrap();
+    std::fs::write(lab.path().join("agent_search.db"), b"theirs").unwrap();
+    assert_eq!(
+        open_kinds(&lab),
+        (ErrorKind::ForeignArchive, ErrorKind::ForeignArchive)
+    );
+    assert!(!lab.path().join("generations").exists());
+    assert!(!lab.path().join("CURRENT").exists());
+}
+
+#[test]
+fn a_mirror_without_an_archive_is_no_loss() {
+    let lab = Lab::new();
+    std::fs::create_dir_all(lab.path().join("raw-mirror")).unwrap();
+    assert_eq!(locate(&lab).unwrap(), Live::Never { mirror: true });
+    lab.writing(|_| ());
+}
+
+#[test]
+fn an_archive_that_existed_is_missed() {
+    type Damage = fn(&Lab);
+    let cases: [(&str, Damage, ErrorKind); 6] = [
+        (
+            "CURRENT",
+            |l| std::fs::remove_file(l.path().join("CURRENT")).unwrap(),
+            ErrorKind::ArchiveMissing,
+        ),
+        (
+            "database",
+            |l| std::fs::remove_file(l.db()).unwrap(),
+            ErrorKind::ArchiveMissing,
+        ),
+        (
+            "generations",
+            |l| std::fs::remove_dir_all(l.path().join("generations")).unwrap(),
+            ErrorKind::ArchiveMissing,
+        ),
+        (
+            "manifest",
+            |l| std::fs::remove_file(l.db().with_file_name("manifest.json")).unwrap(),
+            ErrorKind::ArchiveUnreadable,
+        ),
+        (
+            "torn manifest",
+            |l| std::fs::write(l.db().with_file_name("manifest.json"), b"{\"for").unwrap(),
+            ErrorKind::ArchiveUnreadable,
+        ),
+        (
+            "damaged CURRENT",
+            |l| std::fs::write(l.path().join("CURRENT"), b"g0000 001\n").unwrap(),
+            ErrorKind::ArchiveUnreadable,
+        ),
+    ];
+    for (name, damage, kind) in cases {
+        let lab = Lab::new();
+        lab.index("a", &[msg("s", "1", "x")]).unwrap();
+        damage(&lab);
+        assert_eq!(open_kinds(&lab), (kind, kind), "{name}");
+    }
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_not_touched() {
+    let lab = Lab::new();
+    lab.index("a", &[msg("s", "1", "x")]).unwrap();
+    lab.checkpoint();
+    let path = lab.db().with_file_name("manifest.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    for (old, new) in [
+        ("\"schema_version\": 1", "\"schema_version\": 2"),
+        ("\"format\": 1", "\"format\": 2"),
+    ] {
+        let newer = text
+            .replace(old, new)
+            .replace("\"cass_version\"", "\"unknown\": [], \"cass_version\"");
+        assert_ne!(newer, text);
+        std::fs::write(&path, newer).unwrap();
+        let before = std::fs::read(lab.db()).unwrap();
+        assert_eq!(
+            open_kinds(&lab),
+            (ErrorKind::SchemaTooNew, ErrorKind::SchemaTooNew)
+        );
+        assert!(std::fs::read(lab.db()).unwrap() == before);
+    }
+}

@@ -14,7 +14,10 @@ fn a_resumed_copy_adds_nothing_but_its_own_tail() {
     let all = lab.list();
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].record_count, 4);
-    assert_eq!(lab.texts(&all[0].id), ["text 1", "text 2", "text 3", "text 4"]);
+    assert_eq!(
+        lab.texts(&all[0].id),
+        ["text 1", "text 2", "text 3", "text 4"]
+    );
     let b = lab.reader().source(key("b")).unwrap().unwrap();
     assert_eq!(b.accounting.duplicate.records, 3);
     assert_eq!(b.accounting.accounted(), b.accounting.length);
@@ -26,7 +29,10 @@ fn a_resumed_copy_adds_nothing_but_its_own_tail() {
 fn a_fork_with_copied_ids_and_a_new_session_id_is_a_conversation_of_its_own() {
     let lab = Lab::new();
     lab.index("a", &[s("1"), s("2")]);
-    lab.index("b", &[msg("fork", "1", "text 1"), msg("fork", "2", "text 2")]);
+    lab.index(
+        "b",
+        &[msg("fork", "1", "text 1"), msg("fork", "2", "text 2")],
+    );
     let all = lab.list();
     assert_eq!(all.len(), 2);
     for c in &all {
@@ -62,8 +68,16 @@ fn of_a_file_and_its_prefix_either_may_grow() {
 #[test]
 fn tails_that_diverge_become_a_linked_branch_named_by_the_order_of_commits() {
     let head = [plain("s", "1"), plain("s", "2")];
-    let a: Vec<Raw> = head.iter().cloned().chain([plain("s", "a3"), plain("s", "a4")]).collect();
-    let b: Vec<Raw> = head.iter().cloned().chain([plain("s", "b3"), plain("s", "a4")]).collect();
+    let a: Vec<Raw> = head
+        .iter()
+        .cloned()
+        .chain([plain("s", "a3"), plain("s", "a4")])
+        .collect();
+    let b: Vec<Raw> = head
+        .iter()
+        .cloned()
+        .chain([plain("s", "b3"), plain("s", "a4")])
+        .collect();
     let mut ids = Vec::new();
     for order in [["a", "b"], ["a", "b"], ["b", "a"]] {
         let lab = Lab::new();
@@ -78,7 +92,10 @@ fn tails_that_diverge_become_a_linked_branch_named_by_the_order_of_commits() {
         assert_eq!(branch.branch_of.as_deref(), Some(base.as_str()));
         assert_eq!(branch.branch_at, Some(Digest::of(&head[1].bytes())));
         // A line without an id that happens to be in the other branch too stays in its own.
-        assert_eq!(lab.texts(&branch.id), [format!("{}3", order[1]), "a4".to_owned()]);
+        assert_eq!(
+            lab.texts(&branch.id),
+            [format!("{}3", order[1]), "a4".to_owned()]
+        );
         ids.push(branch.id.clone());
         // Each goes on in its own.
         let mut more = b.clone();
@@ -99,7 +116,11 @@ fn tails_that_diverge_become_a_linked_branch_named_by_the_order_of_commits() {
 fn a_copy_of_a_branch_joins_it_and_a_third_way_is_a_third_branch() {
     let lab = Lab::new();
     let file = |tail: &[&str]| -> Vec<Raw> {
-        ["1", "2"].iter().chain(tail).map(|t| plain("s", t)).collect()
+        ["1", "2"]
+            .iter()
+            .chain(tail)
+            .map(|t| plain("s", t))
+            .collect()
     };
     lab.index("a", &file(&["a3"]));
     lab.index("b", &file(&["b3", "b4"]));
@@ -132,8 +153,13 @@ fn the_same_id_with_other_bytes_is_a_version() {
             Ok(())
         })
         .unwrap();
-    let expected =
-        [("text 1", false), ("text 2", true), ("text 3", false), ("edited", false), ("text 4", false)];
+    let expected = [
+        ("text 1", false),
+        ("text 2", true),
+        ("text 3", false),
+        ("edited", false),
+        ("text 4", false),
+    ];
     assert_eq!(seen, expected.map(|(t, x)| (t.to_owned(), x)));
     // A rewrite of the first file with the edit brings nothing new.
     lab.rewrite("a", &[s("1"), edited, s("3"), s("4"), s("5")]);
@@ -158,7 +184,10 @@ fn an_identical_line_is_counted_and_shown_once() {
         .unwrap();
     assert_eq!(occurrences, [1, 1, 2, 2, 3]);
     // Going on in a later append counts on.
-    lab.index("a", &[s("1"), s("2"), s("1"), s("2"), s("1"), s("1"), s("3")]);
+    lab.index(
+        "a",
+        &[s("1"), s("2"), s("1"), s("2"), s("1"), s("1"), s("3")],
+    );
     assert_eq!(lab.list()[0].record_count, 7);
     // A copy without the damage is level and may grow.
     lab.index("b", &[s("1"), s("2"), s("3"), s("4")]);
@@ -169,7 +198,15 @@ fn an_identical_line_is_counted_and_shown_once() {
 #[test]
 fn equal_lines_without_id_and_time_are_messages_of_their_own() {
     let lab = Lab::new();
-    lab.index("a", &[plain("s", "yes"), plain("s", "yes"), plain("s", "x").at(5), plain("s", "x").at(5)]);
+    lab.index(
+        "a",
+        &[
+            plain("s", "yes"),
+            plain("s", "yes"),
+            plain("s", "x").at(5),
+            plain("s", "x").at(5),
+        ],
+    );
     assert_eq!(lab.texts(&lab.list()[0].id), ["yes", "yes", "x"]);
     lab.assert_sound();
 }
@@ -177,8 +214,23 @@ fn equal_lines_without_id_and_time_are_messages_of_their_own() {
 #[test]
 fn one_file_may_hold_several_sessions() {
     let lab = Lab::new();
-    lab.index("a", &[msg("m", "1", "m1"), msg("n", "1", "n1"), msg("m", "2", "m2")]);
-    lab.index("a", &[msg("m", "1", "m1"), msg("n", "1", "n1"), msg("m", "2", "m2"), msg("n", "2", "n2")]);
+    lab.index(
+        "a",
+        &[
+            msg("m", "1", "m1"),
+            msg("n", "1", "n1"),
+            msg("m", "2", "m2"),
+        ],
+    );
+    lab.index(
+        "a",
+        &[
+            msg("m", "1", "m1"),
+            msg("n", "1", "n1"),
+            msg("m", "2", "m2"),
+            msg("n", "2", "n2"),
+        ],
+    );
     let id = |n| conversation_id(LOCAL, Provider::Claude, n);
     assert_eq!(lab.texts(&id("m")), ["m1", "m2"]);
     assert_eq!(lab.texts(&id("n")), ["n1", "n2"]);
@@ -205,7 +257,13 @@ fn records_of_one_session_in_the_file_of_another_split_neither() {
         texts.sort();
         assert_eq!(texts, ["b1", "b2", "b3", "stray"]);
         // The file of the session gets the stray record too, and a second copy stays level.
-        let with = [own("1"), own("2"), plain("b", "b3"), stray.clone(), plain("b", "b4")];
+        let with = [
+            own("1"),
+            own("2"),
+            plain("b", "b3"),
+            stray.clone(),
+            plain("b", "b4"),
+        ];
         lab.index("b", &with);
         lab.index("b2", &with);
         assert_eq!(lab.list().len(), 2);
@@ -232,7 +290,10 @@ fn a_rewritten_file_keeps_what_it_held_and_adds_what_is_new() {
     lab.rewrite("a", &[s("2"), s("3"), s("4"), plain("s", "5")]);
     let all = lab.list();
     assert_eq!(all.len(), 1);
-    assert_eq!(lab.texts(&all[0].id), ["text 1", "text 2", "text 3", "text 4", "5"]);
+    assert_eq!(
+        lab.texts(&all[0].id),
+        ["text 1", "text 2", "text 3", "text 4", "5"]
+    );
     let source = lab.reader().source(key("a")).unwrap().unwrap();
     assert_eq!(source.epoch, 2);
     assert_eq!(source.accounting.duplicate.records, 2);
@@ -258,7 +319,10 @@ fn another_machine_is_another_conversation() {
         append.finish(resume, 0).unwrap().unwrap();
     });
     assert_eq!(lab.list().len(), 2);
-    assert_eq!(lab.reader().find("s").unwrap_err().kind(), crate::error::ErrorKind::AmbiguousName);
+    assert_eq!(
+        lab.reader().find("s").unwrap_err().kind(),
+        crate::error::ErrorKind::AmbiguousName
+    );
     lab.assert_sound();
 }
 
@@ -268,7 +332,9 @@ fn another_machine_is_another_conversation() {
 fn any_history_keeps_every_record_and_is_repeatable() {
     let mut state = 7u64;
     let mut random = move |n: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % n
     };
     for _ in 0..12 {

@@ -49,12 +49,20 @@ pub fn msg(session: &str, native: &str, text: &str) -> Raw {
 
 /// A message without an id.
 pub fn plain(session: &str, text: &str) -> Raw {
-    Raw { native: None, ..msg(session, "", text) }
+    Raw {
+        native: None,
+        ..msg(session, "", text)
+    }
 }
 
 /// A known record without messages and without an id.
 pub fn fact(session: &str, title: &str) -> Raw {
-    Raw { native: None, text: None, title: Some(title.into()), ..msg(session, "", "") }
+    Raw {
+        native: None,
+        text: None,
+        title: Some(title.into()),
+        ..msg(session, "", "")
+    }
 }
 
 impl Raw {
@@ -78,7 +86,10 @@ pub fn pieces(lines: &[Raw], skip: usize, torn: Option<&str>) -> (Vec<Piece>, Re
     let (mut out, mut offset, mut line) = (Vec::new(), 0u64, 1u64);
     for (i, raw) in lines.iter().enumerate() {
         let bytes = raw.bytes();
-        let span = Span { offset, len: bytes.len() as u64 };
+        let span = Span {
+            offset,
+            len: bytes.len() as u64,
+        };
         let disposition = match &raw.text {
             Some(text) => Disposition::Messages(vec![Message {
                 role: Role::User,
@@ -103,18 +114,38 @@ pub fn pieces(lines: &[Raw], skip: usize, torn: Option<&str>) -> (Vec<Piece>, Re
                 record_type: "user".into(),
                 time_ms: raw.time_ms,
                 disposition,
-                facts: Facts { title: raw.title.clone(), ..Facts::default() },
+                facts: Facts {
+                    title: raw.title.clone(),
+                    ..Facts::default()
+                },
             })));
-            out.push(Piece::Separator(Span { offset: span.end(), len: 1 }));
+            out.push(Piece::Separator(Span {
+                offset: span.end(),
+                len: 1,
+            }));
         }
         offset = span.end() + 1;
         line += 1;
     }
     if let Some(torn) = torn {
-        let span = Span { offset, len: torn.len() as u64 };
-        out.push(Piece::Skipped { span, line, reason: SkipReason::TornTail });
+        let span = Span {
+            offset,
+            len: torn.len() as u64,
+        };
+        out.push(Piece::Skipped {
+            span,
+            line,
+            reason: SkipReason::TornTail,
+        });
     }
-    (out, ResumePoint { offset, line, state: b"state".to_vec() })
+    (
+        out,
+        ResumePoint {
+            offset,
+            line,
+            state: b"state".to_vec(),
+        },
+    )
 }
 
 /// A data directory.
@@ -124,7 +155,9 @@ pub struct Lab {
 
 impl Lab {
     pub fn new() -> Lab {
-        Lab { dir: tempfile::tempdir().unwrap() }
+        Lab {
+            dir: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub fn path(&self) -> PathBuf {
@@ -137,7 +170,10 @@ impl Lab {
 
     pub fn db(&self) -> PathBuf {
         let id = std::fs::read_to_string(self.path().join("CURRENT")).unwrap();
-        self.path().join("generations").join(id.trim_end()).join("agent_search.db")
+        self.path()
+            .join("generations")
+            .join(id.trim_end())
+            .join("agent_search.db")
     }
 
     /// Runs `f` with the archive open for writing.
@@ -163,7 +199,7 @@ impl Lab {
 
     pub fn checkpoint(&self) {
         let lock = WriterLock::acquire(self.root(), "test", 0).unwrap();
-        let writer = ArchiveWriter::open_or_create(Capture::new(&lock), 7).unwrap();
+        let mut writer = ArchiveWriter::open_or_create(Capture::new(&lock), 7).unwrap();
         assert!(writer.checkpoint_if_free(&lock).unwrap());
     }
 
@@ -243,7 +279,10 @@ pub fn feed(
     restart: bool,
 ) -> Result<Option<CommitLine>> {
     let cursor = w.cursor(key(name))?;
-    let offset = cursor.as_ref().filter(|_| !restart).map_or(0, |c| c.resume.offset);
+    let offset = cursor
+        .as_ref()
+        .filter(|_| !restart)
+        .map_or(0, |c| c.resume.offset);
     let mut at = 0;
     let skip = lines
         .iter()

@@ -82,7 +82,16 @@ impl Data {
     }
 
     fn lock(&self) -> WriterLock {
-        WriterLock::acquire(Root::open_or_create(self.dir.path()).unwrap(), "test", 0).unwrap()
+        // A process that another test starts holds copies of all descriptors for a moment.
+        for _ in 0..5000 {
+            let root = Root::open_or_create(self.dir.path()).unwrap();
+            match WriterLock::acquire(root, "test", 0) {
+                Ok(lock) => return lock,
+                Err(e) => assert_eq!(e.kind(), crate::error::ErrorKind::LockBusy),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("the writer lock stays held");
     }
 
     /// Runs `f` with a writer, which is dropped without a flush.

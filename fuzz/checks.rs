@@ -1,0 +1,132 @@
+//! What must hold for any bytes. The fuzz targets run these on what the fuzzer makes up, the test
+//! `fuzz_corpus` on what is kept in `corpus/`.
+
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use cass::ingest::parse::{SourceName, open, open_limited};
+use cass::model::digest::Digest;
+use cass::model::provider::Provider;
+use cass::model::record::{Piece, ResumePoint, SkipReason, Span};
+
+/// The longest line of the targets: short, so that the limit is met.
+const SHORT: usize = 200;
+
+/// One provider: the whole, and the whole in two parts.
+pub fn provider(provider: Provider, bytes: &[u8]) {
+    let cut = bytes
+        .first()
+        .map_or(0, |b| usize::from(*b) * bytes.len() / 256);
+    let (whole, _) = parse(provider, bytes, 0, None, bytes.len() + 1);
+    let (first, resume) = parse(provider, &bytes[..cut], 0, None, bytes.len() + 1);
+    let at = usize::try_from(resume.offset).unwrap();
+    let (second, _) = parse(provider, bytes, at, Some(resume), bytes.len() + 1);
+    let mut both: Vec<Piece> = first;
+    both.retain(|p| span(p).end() <= at as u64);
+    both.extend(second);
+    let (both, whole) = (merged(both), merged(whole));
+    assert_eq!(both, whole, "cut at {cut}");
+}
+
+/// Both providers with a short limit for lines, read in pieces of one and of seven bytes.
+pub fn ladder(bytes: &[u8]) {
+    for provider in Provider::ALL {
+        let (pieces, _) = parse(provider, bytes, 0, None, SHORT);
+        for step in [1, 7] {
+            let name = SourceName {
+                provider,
+                path: Path::new(PATH),
+            };
+            let content = Steps {
+                inner: Cursor::new(bytes),
+                step,
+            };
+            let mut parser = open_limited(name, Box::new(content), bytes, None, SHORT);
+            let mut again = Vec::new();
+            while let Some(piece) = parser.next().unwrap() {
+                again.push(piece);
+            }
+            assert_eq!(again, pieces, "read {step} at a time");
+        }
+    }
+}
+
+const PATH: &str = "/s/7c9e6679-7425-40de-944b-e07fc1f90ae7.jsonl";
+
+struct Steps<'a> {
+    inner: Cursor<&'a [u8]>,
+    step: usize,
+}
+
+impl Read for Steps<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = buf.len().min(self.step);
+        self.inner.read(&mut buf[..n])
+    }
+}
+
+fn parse(
+    provider: Provider,
+    bytes: &[u8],
+    at: usize,
+    from: Option<ResumePoint>,
+    max_line: usize,
+) -> (Vec<Piece>, ResumePoint) {
+    let name = SourceName {
+        provider,
+        path: Path::new(PATH),
+    };
+    let content = Box::new(Cursor::new(&bytes[at..]));
+    let mut parser = if max_line > bytes.len() {
+        open(name, content, bytes, from)
+    } else {
+        open_limited(name, content, bytes, from, max_line)
+    };
+    let mut pieces = Vec::new();
+    let mut end = at as u64;
+    while let Some(piece) = parser.next().unwrap() {
+        let s = span(&piece);
+        assert_eq!(s.offset, end, "gap or overlap");
+        assert!(s.len > 0, "empty piece");
+        end = s.end();
+        if let Piece::Record(record) = &piece {
+            let raw = &bytes[s.offset as usize..end as usize];
+            assert_eq!(record.hash, Digest::of(raw));
+        }
+        pieces.push(piece);
+    }
+    assert_eq!(end, bytes.len() as u64, "not to the end");
+    assert_eq!(parser.total(), end);
+    (pieces, parser.resume())
+}
+
+fn span(piece: &Piece) -> Span {
+    match piece {
+        Piece::Record(r) => r.span,
+        Piece::Separator(span) | Piece::Skipped { span, .. } => *span,
+    }
+}
+
+/// Runs that a cut may have parted, put together.
+fn merged(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match (out.last_mut(), &piece) {
+            (Some(Piece::Separator(last)), Piece::Separator(span)) => last.len += span.len,
+            (
+                Some(Piece::Skipped {
+                    span: last,
+                    reason: SkipReason::NulBlock,
+                    ..
+                }),
+                Piece::Skipped {
+                    span,
+                    reason: SkipReason::NulBlock,
+                    ..
+                },
+            ) => last.len += span.len,
+            _ => out.push(piece),
+        }
+    }
+    out
+}

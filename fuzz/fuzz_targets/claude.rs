@@ -1,0 +1,10 @@
+#![no_main]
+
+use cass::model::provider::Provider;
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../checks.rs"]
+#[allow(dead_code)]
+mod checks;
+
+fuzz_target!(|bytes: &[u8]| checks::provider(Provider::Claude, bytes));

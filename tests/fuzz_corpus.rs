@@ -1,0 +1,50 @@
+//! The corpus of the fuzz targets, replayed with their checks.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use cass::model::provider::Provider;
+
+#[path = "../fuzz/checks.rs"]
+mod checks;
+
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(name);
+    let seeds: Vec<Vec<u8>> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
+        .collect();
+    assert!(seeds.len() >= 5, "the corpus of {name} is missing");
+    seeds
+}
+
+/// Each seed, and each begin of it.
+fn each_begin(seeds: Vec<Vec<u8>>, check: impl Fn(&[u8])) {
+    for seed in seeds {
+        check(&seed);
+        for end in (0..seed.len()).step_by(1 + seed.len() / 200) {
+            check(&seed[..end]);
+        }
+    }
+}
+
+#[test]
+fn claude() {
+    each_begin(corpus("claude"), |bytes| {
+        checks::provider(Provider::Claude, bytes)
+    });
+}
+
+#[test]
+fn codex() {
+    each_begin(corpus("codex"), |bytes| {
+        checks::provider(Provider::Codex, bytes)
+    });
+}
+
+#[test]
+fn ladder() {
+    each_begin(corpus("ladder"), checks::ladder);
+}

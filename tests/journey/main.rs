@@ -1,0 +1,13 @@
+//! The main job as its user does it: the program on a home of its own, real sessions, real files.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    missing_debug_implementations
+)]
+
+mod first_run;
+mod sandbox;
