@@ -96,11 +96,10 @@ fn project(
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
     let mut archive = ArchiveWriter::open_or_create(cap, env.now_ms())?;
-    let fed = feed(env, mirror, &mut archive, cap.lock(), watch);
-    // Whatever happened, what is committed may be folded in; a reader only delays that.
-    let folded = archive.checkpoint_if_free(cap.lock());
-    let fed = fed?;
-    match folded {
+    // After a failure nothing more is written: what the kernel holds of a file whose sync failed
+    // is not known.
+    let fed = feed(env, mirror, &mut archive, cap.lock(), watch)?;
+    match archive.checkpoint_if_free(cap.lock()) {
         Err(e) if e.kind() != ErrorKind::LockBusy => Err(e),
         _ => Ok(fed),
     }
