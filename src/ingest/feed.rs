@@ -8,12 +8,14 @@ use std::io::{Read, Seek, SeekFrom};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::disk::WriterLock;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::capture::Problem;
+use crate::ingest::capture::{CaptureOutcome, Problem};
 use crate::ingest::parse::{self, SourceName};
 use crate::ingest::watch::Watch;
 use crate::model::provider::Provider;
+use crate::model::source::SourceKey;
 use crate::model::record::{Disposition, Piece, ResumePoint};
 use crate::sources::walk::{FileUse, usage};
 use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
@@ -27,6 +29,12 @@ const HEAD_BYTES: u64 = 256 << 10;
 /// Pieces handed over at once, and hand-overs in flight: bounds the memory between the threads.
 const BATCH: usize = 256;
 const IN_FLIGHT: usize = 8;
+
+/// Sources from which on commits are acknowledged together, and how many at a time.
+const MANY: usize = 16;
+const BATCH_COMMITS: usize = 64;
+/// A longer WAL is folded into the database between two sources.
+const WAL_LIMIT: u64 = 64 << 20;
 
 /// What feeding did.
 #[derive(Debug, Default)]
@@ -88,8 +96,10 @@ enum Parsed {
 /// parsed or whose capture can't be read is a [`Problem`].
 pub fn feed(
     env: &Env,
+    capture: &CaptureOutcome,
     mirror: &mut MirrorWriter<'_>,
     archive: &mut ArchiveWriter<'_>,
+    lock: &WriterLock,
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
     let begun = archive.conversation_count();
@@ -101,12 +111,28 @@ pub fn feed(
         backfilled: archive.found().backfilled,
         ..FeedOutcome::default()
     };
-    let pending = pending(mirror, archive)?;
+    let parsed = archive.parsed_seqs()?;
+    let is_read = |key: SourceKey, seq: u64| parsed.get(&key).is_some_and(|done| *done >= seq);
+    // When nothing was captured, what the capture run saw of the mirror still holds.
+    let pending = if capture.captured.is_empty()
+        && capture.sessions.iter().all(|(key, seq)| is_read(*key, *seq))
+    {
+        Vec::new()
+    } else {
+        pending(mirror, &is_read)?
+    };
     watch.progress.phase("archive", Some(pending.len() as u64));
+    // A first index has thousands of small sources: one sync for many of them. What a power cut
+    // then takes was never acknowledged, and is read again from its captures.
+    archive.acknowledge_every(if pending.len() > MANY { BATCH_COMMITS } else { 1 })?;
     for source in pending {
         if watch.interrupt.pending().is_some() {
             out.stopped = true;
             break;
+        }
+        if archive.wal_bytes() > WAL_LIMIT {
+            // A reader may be in it: then the WAL grows on, and the next look tries again.
+            archive.checkpoint_if_free(lock)?;
         }
         match jobs(mirror, archive, &source.ident, source.seq) {
             Ok(jobs) => {
@@ -124,6 +150,7 @@ pub fn feed(
         }
         watch.progress.advance(1, source.len);
     }
+    archive.acknowledge()?;
     out.messages_by = by.into_values().collect();
     out.conversations_added = archive.conversation_count().saturating_sub(begun);
     out.conversations_grown = (touched.len() as u64).saturating_sub(out.conversations_added);
@@ -142,14 +169,17 @@ struct Pending {
 
 /// Session sources whose newest capture was not read, in the order of capture: the order decides
 /// which of two diverging sources keeps a conversation's id.
-fn pending(mirror: &mut MirrorWriter<'_>, archive: &ArchiveWriter<'_>) -> Result<Vec<Pending>> {
+fn pending(
+    mirror: &mut MirrorWriter<'_>,
+    is_read: &dyn Fn(SourceKey, u64) -> bool,
+) -> Result<Vec<Pending>> {
     let mut pending = Vec::new();
     mirror.for_each_head(&mut |head: Head| {
         let Head { ident, seq, at_ms, len, .. } = head;
         if usage(ident.provider, &ident.path) != Some(FileUse::Session) {
             return Ok(());
         }
-        if archive.cursor(ident.key)?.is_none_or(|c| c.parsed_seq < seq) {
+        if !is_read(ident.key, seq) {
             pending.push(Pending { at_ms, ident, seq, len });
         }
         Ok(())

@@ -23,7 +23,7 @@ use crate::store::sqlite;
 
 pub use append::{CaptureRef, Cursor, SourceAppend};
 pub use identity::conversation_id;
-pub use reader::{ArchiveReader, Counts, Listing};
+pub use reader::{Agreement, ArchiveReader, Counts, Listing};
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
 pub use verify::{ArchiveFinding, FindingKind, VerifySummary, verify_deep, verify_generation};
 pub use writer::{ArchiveWriter, Head, WriterState};

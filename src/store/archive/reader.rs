@@ -19,7 +19,8 @@ use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::record::{Message, Recovery, Span};
 use crate::model::source::SourceKey;
-use crate::store::generation::{self, Generation, Live};
+use crate::store::coverage::Tail;
+use crate::store::generation::{self, Generation, GenerationId, Live};
 use crate::store::{layout, sqlite};
 
 /// How long a reader waits for a checkpoint to end.
@@ -47,6 +48,35 @@ pub struct Counts {
     pub records: u64,
     /// Messages.
     pub messages: u64,
+}
+
+/// How the archive stands to the end of the coverage ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Agreement {
+    /// The last line is about the last commit.
+    Equal,
+    /// A crash kept the lines of the last commits from being written; the next writer writes them.
+    Ahead {
+        /// Commits without a line.
+        commits: u64,
+    },
+    /// The ledger promises a commit that the archive does not hold: commits were lost.
+    Lost {
+        /// The promised commit.
+        promised: u64,
+        /// The archive's last commit.
+        found: u64,
+    },
+    /// The ledger ends in another generation or archive.
+    Elsewhere {
+        /// The generation it ends in.
+        generation: GenerationId,
+    },
+    /// There is no ledger, or no whole line in it.
+    NoLedger {
+        /// The archive's last commit.
+        found: u64,
+    },
 }
 
 /// Which conversations to list. Newest first, by the time of their last record.
@@ -125,6 +155,31 @@ impl ArchiveReader {
     /// `archive-corrupt`, `io`.
     pub fn holds_commit(&self, commit: u64, head: Digest) -> Result<bool> {
         holds_commit(&self.conn, commit, head)
+    }
+
+    /// Compares the archive with the end of the coverage ledger. The cost does not grow with either.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn agreement(&self, tail: Option<&Tail>) -> Result<Agreement> {
+        let found = self.head()?.commit;
+        let Some(tail) = tail else {
+            return Ok(Agreement::NoLedger { found });
+        };
+        let (generation, promised, head) = tail.line.promise();
+        let here = &self.generation.manifest;
+        if generation != &here.generation || tail.line.archive() != here.archive_id {
+            return Ok(Agreement::Elsewhere {
+                generation: generation.clone(),
+            });
+        }
+        if !self.holds_commit(promised, head)? {
+            return Ok(Agreement::Lost { promised, found });
+        }
+        Ok(match found.saturating_sub(promised) {
+            0 => Agreement::Equal,
+            commits => Agreement::Ahead { commits },
+        })
     }
 
     /// When the last commit was made, milliseconds since the Unix epoch.

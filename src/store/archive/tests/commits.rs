@@ -219,6 +219,9 @@ fn a_crash_between_commit_and_ledger_line_is_filled_in() {
     // No line of the last two commits, or every torn form of the first of them.
     for cut in [0usize, 1, 20, 200] {
         std::fs::write(ledger(&lab), &whole[..one.len() + cut]).unwrap();
+        let tail = coverage::tail(&lab.root()).unwrap();
+        let agreement = lab.reader().agreement(tail.as_ref()).unwrap();
+        assert_eq!(agreement, Agreement::Ahead { commits: 2 });
         let found = lab.writing(|w| w.found());
         assert_eq!(found.backfilled, 2);
         assert_eq!(found.torn_bytes, cut as u64);
@@ -231,6 +234,10 @@ fn a_crash_between_commit_and_ledger_line_is_filled_in() {
     assert_eq!(lab.writing(|w| w.found()), WriterState::default());
     // A ledger that is gone is written anew, and says so.
     std::fs::remove_file(ledger(&lab)).unwrap();
+    assert_eq!(
+        lab.reader().agreement(None).unwrap(),
+        Agreement::NoLedger { found: 3 }
+    );
     let found = lab.writing(|w| w.found());
     assert!(found.ledger_rebuilt);
     assert_eq!(commits(&lab).len(), 3);
@@ -322,6 +329,14 @@ fn lost_commits_are_noticed_and_never_written_over() {
         let there = reader.holds_commit(commit, head).unwrap();
         let now = reader.head().unwrap().commit;
         assert_eq!(there, now == commit);
+        let expected = match there {
+            true => Agreement::Equal,
+            false => Agreement::Lost {
+                promised: commit,
+                found: now,
+            },
+        };
+        assert_eq!(reader.agreement(Some(&promised)).unwrap(), expected);
         drop(reader);
         if there {
             continue;
@@ -357,6 +372,9 @@ fn a_ledger_of_another_generation_or_archive_stops_the_writer() {
     let other = Lab::new();
     other.index("a", &[s("1")]).unwrap();
     std::fs::copy(ledger(&other), ledger(&lab)).unwrap();
+    let tail = coverage::tail(&lab.root()).unwrap();
+    let agreement = lab.reader().agreement(tail.as_ref()).unwrap();
+    assert!(matches!(agreement, Agreement::Elsewhere { .. }));
     assert_eq!(
         lab.try_writing(|_| ()).unwrap_err().kind(),
         ErrorKind::LostCommits

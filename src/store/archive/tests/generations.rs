@@ -162,7 +162,7 @@ fn an_archive_that_existed_is_missed() {
         ),
         (
             "damaged CURRENT",
-            |l| std::fs::write(l.path().join("CURRENT"), b"g0000\0001\n").unwrap(),
+            |l| std::fs::write(l.path().join("CURRENT"), b"g0000 001\n").unwrap(),
             ErrorKind::ArchiveUnreadable,
         ),
     ];

@@ -45,7 +45,12 @@ fn read_all(lab: &Lab) -> usize {
         reader.sources_of(&id).unwrap();
         reader.branches(&id).unwrap();
         for _ in 0..2 {
-            reader.messages(&id, &mut |_| Ok(n += 1)).unwrap();
+            reader
+                .messages(&id, &mut |_| {
+                    n += 1;
+                    Ok(())
+                })
+                .unwrap();
             reader.records(&id, &mut |_| Ok(())).unwrap();
         }
     }
@@ -122,7 +127,10 @@ fn listing_finding_and_accounting() {
     };
     let mut seen = Vec::new();
     let total = reader
-        .conversations(&page, &mut |c| Ok(seen.push(c.native_id)))
+        .conversations(&page, &mut |c| {
+            seen.push(c.native_id);
+            Ok(())
+        })
         .unwrap();
     assert_eq!((total, seen), (3, vec!["other".to_owned()]));
     let none = Listing {
@@ -148,7 +156,10 @@ fn listing_finding_and_accounting() {
     let c = reader.find("other").unwrap().unwrap();
     let mut classes = Vec::new();
     reader
-        .records(&c.id, &mut |r| Ok(classes.push(r.class)))
+        .records(&c.id, &mut |r| {
+            classes.push(r.class);
+            Ok(())
+        })
         .unwrap();
     assert_eq!(classes, [RecordClass::Messages, RecordClass::Duplicate]);
     let source = reader.source(key("c")).unwrap().unwrap();
@@ -172,7 +183,8 @@ fn skips_are_read_back() {
     let mut seen = Vec::new();
     lab.reader()
         .skips(key("skipping"), &mut |s| {
-            Ok(seen.push((s.span.offset, s.span.len, s.reason)))
+            seen.push((s.span.offset, s.span.len, s.reason));
+            Ok(())
         })
         .unwrap();
     assert_eq!(
@@ -197,7 +209,9 @@ fn verification_stops_when_told() {
         .unwrap()
         .unwrap();
     assert!(!summary.complete);
-    let all = verify_deep(&lab.root(), &|| false, &mut |f| panic!("{f:?}")).unwrap().unwrap();
+    let all = verify_deep(&lab.root(), &|| false, &mut |f| panic!("{f:?}"))
+        .unwrap()
+        .unwrap();
     assert!(all.complete);
     assert_eq!(all.rows["messages"], 2000);
 }
