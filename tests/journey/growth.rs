@@ -146,7 +146,7 @@ fn forty_appends_to_a_long_session_cost_little_more_than_one_capture_of_it() {
 
 #[test]
 fn each_line_costs_its_own_compressed_size_and_half_a_kilobyte() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::in_memory();
     let rel = ".claude/projects/-p/live.jsonl";
     let mut file = sample(&format!("claude/entireio-cli/growth-cc432c40/t5/{CLAUDE}.jsonl"));
     file.push(b'\n');

@@ -10,6 +10,8 @@
 )]
 
 mod first_run;
+mod gates;
 mod growth;
 mod moving;
+mod odd_files;
 mod sandbox;

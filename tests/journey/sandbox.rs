@@ -63,7 +63,18 @@ pub fn fixtures() -> PathBuf {
 
 impl Sandbox {
     pub fn new() -> Sandbox {
-        let dir = tempfile::Builder::new().prefix("cass-journey-").tempdir().unwrap();
+        Sandbox::below(&std::env::temp_dir())
+    }
+
+    /// On a file system in memory, where there is one: for tests with very many runs or sources,
+    /// which would wait for the disk all the time.
+    pub fn in_memory() -> Sandbox {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Sandbox::below(memory) } else { Sandbox::new() }
+    }
+
+    fn below(folder: &Path) -> Sandbox {
+        let dir = tempfile::Builder::new().prefix("cass-journey-").tempdir_in(folder).unwrap();
         std::fs::create_dir(dir.path().join("home")).unwrap();
         Sandbox { dir }
     }
