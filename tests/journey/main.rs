@@ -12,6 +12,7 @@
 mod first_run;
 mod gates;
 mod growth;
+mod identity;
 mod moving;
 mod odd_files;
 mod sandbox;
