@@ -163,7 +163,14 @@ pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> 
     );
     match error {
         None => report,
-        Some(error) => report.failing(error, true, site),
+        Some(error) => {
+            let mut report = report.failing(error, true, site);
+            if changed && report.status == Status::Failed {
+                // The archive can't be used, and the bytes are safe all the same.
+                report.status = Status::Partial;
+            }
+            report
+        }
     }
 }
 
@@ -197,5 +204,13 @@ mod tests {
         );
         assert!(r.err.is_some());
         assert_eq!(r.body.captured.captures, 3);
+        // What was captured is captured, whatever the archive is; without it, nothing was done.
+        let error = Error::new(ErrorKind::ArchiveCorrupt, "the archive is damaged");
+        let mut body = IndexBody::default();
+        let r = index_report(body.clone(), Some(&error), &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Failed, 1));
+        body.captured.captures = 1;
+        let r = index_report(body, Some(&error), &Site::plain());
+        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Partial, 1));
     }
 }

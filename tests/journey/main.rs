@@ -14,5 +14,6 @@ mod gates;
 mod growth;
 mod identity;
 mod moving;
+mod no_archive;
 mod odd_files;
 mod sandbox;
