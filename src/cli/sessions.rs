@@ -70,6 +70,10 @@ fn show_core(root: &Root, args: &SessionsShowArgs) -> Result<SessionsShowBody> {
     let all = archive.sources_of(&session.id)?;
     for source in &all {
         archive.skips(source.key, &mut |skip| {
+            // Positions in a version that was rewritten since would point to other bytes.
+            if skip.epoch != source.epoch {
+                return Ok(());
+            }
             skips_total += 1;
             if skips.len() < MAX_ROWS {
                 skips.push(SessionSkip {

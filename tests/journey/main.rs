@@ -9,6 +9,7 @@
     missing_debug_implementations
 )]
 
+mod damage;
 mod first_run;
 mod gates;
 mod growth;

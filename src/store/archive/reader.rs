@@ -400,7 +400,8 @@ impl ArchiveReader {
         self.each(&sql, [], SourceRow::read, &mut |row| f(row.source))
     }
 
-    /// Streams what was skipped in a source, in file order within each capture.
+    /// Streams what was skipped in a source, in file order within each epoch; its unfinished last
+    /// line is the last of it.
     ///
     /// # Errors
     /// `archive-corrupt`, `io`, and whatever `f` returns.
@@ -409,8 +410,12 @@ impl ArchiveReader {
         key: SourceKey,
         f: &mut dyn FnMut(ArchivedSkip) -> Result<()>,
     ) -> Result<()> {
-        let sql = "SELECT k.epoch, k.seq, k.offset, k.len, k.line, k.reason FROM skips k \
-                   WHERE k.source=(SELECT id FROM sources WHERE source_key=?1) ORDER BY k.id";
+        let sql = "SELECT k.epoch, k.seq, k.offset, k.len, k.line, k.reason, k.id FROM skips k \
+                   WHERE k.source=(SELECT id FROM sources WHERE source_key=?1) \
+                   UNION ALL \
+                   SELECT s.epoch, s.parsed_seq, s.tail_offset, s.tail_len, s.tail_line, \
+                   'torn-tail', 9223372036854775807 FROM sources s \
+                   WHERE s.source_key=?1 AND s.tail_len>0 ORDER BY 7";
         self.each(
             sql,
             [key.0],

@@ -189,7 +189,11 @@ fn skips_are_read_back() {
         .unwrap();
     assert_eq!(
         seen,
-        [(0, 10, SkipReason::NulBlock), (10, 4, SkipReason::Fragment)]
+        [
+            (0, 10, SkipReason::NulBlock),
+            (10, 4, SkipReason::Fragment),
+            (14, 6, SkipReason::TornTail)
+        ]
     );
     let a = lab
         .reader()
