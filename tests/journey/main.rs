@@ -9,6 +9,7 @@
     missing_debug_implementations
 )]
 
+mod big;
 mod damage;
 mod first_run;
 mod gates;
