@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::model::check::CheckFacts;
 use crate::model::finding::{CheckId, CheckResult, SkipReason};
 use crate::model::interrupt::Interrupt;
+use crate::model::source::SourceKey;
 
 /// What the layout says about the archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(super) struct Context {
     pub(super) archive_verified: bool,
     /// Whether the archive lacks commits that the coverage ledger promises.
     pub(super) commits_lost: bool,
+    /// Sources whose newest archived capture is not in the mirror, and the key of one.
+    pub(super) captures_missing: (u64, Option<SourceKey>),
     /// Whether there is a mirror, and whether this run found it damaged.
     pub(super) mirror_present: bool,
     pub(super) mirror_damaged: bool,
@@ -70,6 +73,7 @@ impl Context {
             archive_damaged: false,
             archive_verified: false,
             commits_lost: false,
+            captures_missing: (0, None),
             mirror_present: false,
             mirror_damaged: false,
             mirror_verified: false,

@@ -18,6 +18,14 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
     authority(cx, archive, mirror);
 
     let (mut promises, mut sole) = (Vec::new(), Vec::new());
+    if let (count @ 1.., Some(key)) = cx.captures_missing {
+        let message = "the archive read captures that the mirror's ledgers no longer have";
+        promises.push(
+            Finding::new(IDS[0], "capture-missing", Severity::Error, key.to_string(), message)
+                .with_count(count)
+                .with_next(Next::MirrorVerifyDeep),
+        );
+    }
     let promised = cx.place != ArchivePlace::None;
     cx.facts.coverage.status = if archive {
         if !mirror {
