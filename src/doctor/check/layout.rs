@@ -4,7 +4,9 @@ use super::context::{ArchivePlace, Context};
 use crate::error::ErrorKind;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
 use crate::model::next::Next;
-use crate::store::generation::{self, Live};
+use crate::disk::Root;
+use crate::store::archive::is_unfinished;
+use crate::store::generation::{self, GenerationId, Live};
 use crate::store::layout;
 
 pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
@@ -24,11 +26,18 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
             cx.place = ArchivePlace::Generation(live.id.to_string());
             vec![CheckResult::ran(id, Vec::new())]
         }
-        Ok(Live::Never { mirror: false }) => {
+        Ok(Live::Never { mirror: false }) if unnamed(root).is_none() => {
             Context::skip(&[id], SkipReason::NoArchive, None)
         }
-        Ok(Live::Never { mirror: true }) => {
+        Ok(Live::Never { .. }) => {
             cx.facts.initialized = true;
+            if let Some(id) = unnamed(root) {
+                cx.place = ArchivePlace::Lost;
+                let message = format!(
+                    "{id} holds an archive, and neither CURRENT nor the coverage ledger names it"
+                );
+                return error("archive-missing", layout::CURRENT, message);
+            }
             let message = "sources are captured and no archive was made of them yet";
             let f = Finding::new(id, "archive-not-built", Severity::Warn, layout::MIRROR, message)
                 .with_next(Next::Index);
@@ -58,5 +67,14 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 }
             }
         }
+    }
+}
+
+/// A generation with commits, or with damage, that nothing names.
+fn unnamed(root: &Root) -> Option<GenerationId> {
+    let last = generation::folders(root).ok()?.pop()?;
+    match is_unfinished(root, &last) {
+        Ok(true) => None,
+        _ => Some(last),
     }
 }

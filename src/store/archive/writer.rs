@@ -602,7 +602,7 @@ pub(super) fn read_meta(conn: &Connection) -> Result<Option<Manifest>> {
 
 /// Whether a generation that `CURRENT` never named is one whose creation was interrupted: no
 /// database yet, an empty one, or one without a commit.
-fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
+pub fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
     let path = root.full(&layout::archive_db(id.as_str()));
     match sqlite::open_read(&path) {
         Ok(None) => Ok(true),
@@ -613,7 +613,7 @@ fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
             }
             Err(_) => Ok(false),
         },
-        // Something unreadable lies there: it is kept as it is, and the next id is used.
+        // Something unreadable lies there: it may be all there is.
         Err(_) => Ok(false),
     }
 }
