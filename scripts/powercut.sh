@@ -155,9 +155,8 @@ for ((round = 1; round <= rounds; round++)); do
   ack=0
   [ ! -f "$home/acks" ] || ack=$(sed -n 's/^ack //p' "$home/acks" | tail -1)
   cp --sparse=always "$top/disk.img" "$top/cut.img"
-  kill -KILL -- "-$writer"
+  { kill -KILL -- "-$writer" && wait "$writer"; } 2>/dev/null || true
   [ -z "$flusher" ] || wait "$flusher" || true
-  { wait "$writer"; } 2>/dev/null || true
   writer=
   unmount "$live"
   mount -o loop "$top/cut.img" "$cut"

@@ -8,6 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::disk::WriterLock;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::Problem;
@@ -27,6 +28,12 @@ const HEAD_BYTES: u64 = 256 << 10;
 /// Pieces handed over at once, and hand-overs in flight: bounds the memory between the threads.
 const BATCH: usize = 256;
 const IN_FLIGHT: usize = 8;
+
+/// Sources from which on commits are acknowledged together, and how many at a time.
+const MANY: usize = 16;
+const BATCH_COMMITS: usize = 64;
+/// A longer WAL is folded into the database between two sources.
+const WAL_LIMIT: u64 = 64 << 20;
 
 /// What feeding did.
 #[derive(Debug, Default)]
@@ -90,6 +97,7 @@ pub fn feed(
     env: &Env,
     mirror: &mut MirrorWriter<'_>,
     archive: &mut ArchiveWriter<'_>,
+    lock: &WriterLock,
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
     let begun = archive.conversation_count();
@@ -103,10 +111,17 @@ pub fn feed(
     };
     let pending = pending(mirror, archive)?;
     watch.progress.phase("archive", Some(pending.len() as u64));
+    // A first index has thousands of small sources: one sync for many of them. What a power cut
+    // then takes was never acknowledged, and is read again from its captures.
+    archive.acknowledge_every(if pending.len() > MANY { BATCH_COMMITS } else { 1 })?;
     for source in pending {
         if watch.interrupt.pending().is_some() {
             out.stopped = true;
             break;
+        }
+        if archive.wal_bytes() > WAL_LIMIT {
+            // A reader may be in it: then the WAL grows on, and the next look tries again.
+            archive.checkpoint_if_free(lock)?;
         }
         match jobs(mirror, archive, &source.ident, source.seq) {
             Ok(jobs) => {
@@ -124,6 +139,7 @@ pub fn feed(
         }
         watch.progress.advance(1, source.len);
     }
+    archive.acknowledge()?;
     out.messages_by = by.into_values().collect();
     out.conversations_added = archive.conversation_count().saturating_sub(begun);
     out.conversations_grown = (touched.len() as u64).saturating_sub(out.conversations_added);

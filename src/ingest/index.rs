@@ -96,7 +96,7 @@ fn project(
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
     let mut archive = ArchiveWriter::open_or_create(cap, env.now_ms())?;
-    let fed = feed(env, mirror, &mut archive, watch);
+    let fed = feed(env, mirror, &mut archive, cap.lock(), watch);
     // Whatever happened, what is committed may be folded in; a reader only delays that.
     let folded = archive.checkpoint_if_free(cap.lock());
     let fed = fed?;

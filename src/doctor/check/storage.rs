@@ -97,7 +97,7 @@ pub(super) fn location(cx: &mut Context) -> Vec<CheckResult> {
 fn unsound_file_system(root: &Root) -> Option<&'static str> {
     // Magic numbers of statfs(2).
     let magic = rustix::fs::statfs(root.path()).ok()?.f_type;
-    match i64::try_from(magic).unwrap_or(0) & 0xffff_ffff {
+    match magic & 0xffff_ffff {
         0x6969 => Some("NFS"),
         0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
         0x6573_5546 => Some("FUSE"),

@@ -38,7 +38,12 @@ impl Base {
             Ok(plain)
         });
         match pieces {
-            Ok(pieces) => Ok(Some(Base { recipe: name, len, depth, pieces })),
+            Ok(pieces) => Ok(Some(Base {
+                recipe: name,
+                len,
+                depth,
+                pieces,
+            })),
             Err(e) if e.kind() == ErrorKind::VerifyFailed => Ok(None),
             Err(e) => Err(e),
         }
@@ -46,7 +51,11 @@ impl Base {
 }
 
 /// Writes the recipe of a content made by `ops`, as a delta where that is shorter and allowed.
-pub(super) fn write_recipe(store: &mut Store<'_>, base: Option<&Base>, ops: Vec<Op>) -> Result<Digest> {
+pub(super) fn write_recipe(
+    store: &mut Store<'_>,
+    base: Option<&Base>,
+    ops: Vec<Op>,
+) -> Result<Digest> {
     let copies = ops.iter().any(|op| matches!(op, Op::Copy { .. }));
     if let Some(base) = base
         && copies
@@ -57,8 +66,12 @@ pub(super) fn write_recipe(store: &mut Store<'_>, base: Option<&Base>, ops: Vec<
         {
             return keep_plain(store, Kind::Recipe, &delta);
         }
-        let flat = recipe::flatten(&base.pieces, ops)
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "a recipe copies what its base does not have"))?;
+        let flat = recipe::flatten(&base.pieces, ops).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Internal,
+                "a recipe copies what its base does not have",
+            )
+        })?;
         return recipe::encode_full(&flat, &mut |plain| keep_plain(store, Kind::Recipe, &plain));
     }
     recipe::encode_full(&ops, &mut |plain| keep_plain(store, Kind::Recipe, &plain))
@@ -93,8 +106,11 @@ impl Input<'_> {
                     continue;
                 }
                 Err(e) => {
-                    return Err(Error::new(ErrorKind::Io, format!("the source can't be read: {e}"))
-                        .with_source(e));
+                    return Err(Error::new(
+                        ErrorKind::Io,
+                        format!("the source can't be read: {e}"),
+                    )
+                    .with_source(e));
                 }
             };
             buf.truncate(old + read);
@@ -113,18 +129,30 @@ pub(super) fn build(
     base: Option<&Base>,
     content: &mut dyn Read,
 ) -> Result<Built> {
-    let mut input = Input { from: content, hasher: blake3::Hasher::new(), len: 0, ended: false };
+    let mut input = Input {
+        from: content,
+        hasher: blake3::Hasher::new(),
+        len: 0,
+        ended: false,
+    };
     let ops = match shape {
         Shape::Text => text(store, base, &mut input)?,
         Shape::Sqlite { page_size } => {
             let page = usize::try_from(page_size).unwrap_or(0);
-            if !page.is_power_of_two() || !(512..=BLOCK).contains(&page) {
-                return Err(Error::new(ErrorKind::Internal, format!("{page_size} is no page size")));
+            if !page.is_power_of_two() || !(512..=65536).contains(&page) {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    format!("{page_size} is no page size"),
+                ));
             }
             database(store, base, &mut input, page)?
         }
     };
-    Ok(Built { len: input.len, hash: input.hasher.finalize().into(), ops })
+    Ok(Built {
+        len: input.len,
+        hash: input.hasher.finalize().into(),
+        ops,
+    })
 }
 
 /// The most recent object that was read whole.
@@ -158,7 +186,12 @@ impl Recent {
 }
 
 /// Whether `bytes` are what `piece` holds. A whole object that turns out damaged is stored again.
-fn matches(store: &mut Store<'_>, recent: &mut Recent, piece: &Segment, bytes: &[u8]) -> Result<bool> {
+fn matches(
+    store: &mut Store<'_>,
+    recent: &mut Recent,
+    piece: &Segment,
+    bytes: &[u8],
+) -> Result<bool> {
     if bytes.len() != usize::try_from(piece.len).unwrap_or(usize::MAX) {
         return Ok(false);
     }
@@ -175,7 +208,12 @@ fn matches(store: &mut Store<'_>, recent: &mut Recent, piece: &Segment, bytes: &
 }
 
 fn whole(object: Digest, len: usize) -> Segment {
-    Segment { object, offset: 0, len: u32::try_from(len).unwrap_or(u32::MAX), whole: true }
+    Segment {
+        object,
+        offset: 0,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        whole: true,
+    }
 }
 
 /// Follows the base as long as the bytes are the same, then cuts by content.
@@ -191,7 +229,13 @@ fn text(store: &mut Store<'_>, base: Option<&Base>, input: &mut Input<'_>) -> Re
             window.clear();
             input.fill(&mut window, usize::try_from(piece.len).unwrap_or(0))?;
             if matches(store, &mut recent, piece, &window)? {
-                recipe::push(&mut ops, Op::Copy { from: at, len: u64::from(piece.len) });
+                recipe::push(
+                    &mut ops,
+                    Op::Copy {
+                        from: at,
+                        len: u64::from(piece.len),
+                    },
+                );
                 window.clear();
             } else {
                 following = false;
@@ -231,7 +275,10 @@ fn text(store: &mut Store<'_>, base: Option<&Base>, input: &mut Input<'_>) -> Re
         });
         for (piece, range) in sealed.into_iter().zip(pieces) {
             let piece = piece.unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::Internal, "a piece was not compressed"))
+                Err(Error::new(
+                    ErrorKind::Internal,
+                    "a piece was not compressed",
+                ))
             })?;
             let len = range.len() as u64;
             let op = match piece {
@@ -350,14 +397,33 @@ fn database(
             && pieces[first].whole
             && matches(store, &mut recent, &pieces[first], &block)?;
         if same {
-            recipe::push(&mut ops, Op::Copy { from: at, len: block.len() as u64 });
+            recipe::push(
+                &mut ops,
+                Op::Copy {
+                    from: at,
+                    len: block.len() as u64,
+                },
+            );
         } else {
-            let old = under(store, &mut recent, &pieces[first..], first_at, at, block.len())?;
+            let old = under(
+                store,
+                &mut recent,
+                &pieces[first..],
+                first_at,
+                at,
+                block.len(),
+            )?;
             for (i, new) in block.chunks(page).enumerate() {
                 let from = i * page;
-                let equal = old.get(from..from + new.len()).is_some_and(|o| o.iter().zip(new).all(|(o, n)| *o == Some(*n)));
+                let equal = old.get(from..from + new.len()) == Some(new);
                 if equal {
-                    recipe::push(&mut ops, Op::Copy { from: at + from as u64, len: new.len() as u64 });
+                    recipe::push(
+                        &mut ops,
+                        Op::Copy {
+                            from: at + from as u64,
+                            len: new.len() as u64,
+                        },
+                    );
                 } else {
                     bundle.add(&mut ops, new);
                 }
@@ -374,7 +440,23 @@ fn database(
     Ok(ops)
 }
 
-/// The base's bytes from `at`; `None` where it has none or they are damaged.
+/// What the base has from `at` on.
+struct Under {
+    bytes: Vec<u8>,
+    /// Ranges of `bytes` whose object is damaged: they are equal to nothing.
+    lost: Vec<std::ops::Range<usize>>,
+}
+
+impl Under {
+    fn get(&self, range: std::ops::Range<usize>) -> Option<&[u8]> {
+        let lost = self
+            .lost
+            .iter()
+            .any(|l| l.start < range.end && range.start < l.end);
+        if lost { None } else { self.bytes.get(range) }
+    }
+}
+
 fn under(
     store: &mut Store<'_>,
     recent: &mut Recent,
@@ -382,23 +464,29 @@ fn under(
     mut piece_at: u64,
     at: u64,
     len: usize,
-) -> Result<Vec<Option<u8>>> {
-    let mut out = Vec::with_capacity(len);
+) -> Result<Under> {
+    let mut out = Under {
+        bytes: Vec::with_capacity(len),
+        lost: Vec::new(),
+    };
     for piece in pieces {
-        if out.len() >= len {
+        let from = out.bytes.len();
+        if from >= len {
             break;
         }
         let skip = usize::try_from(at.saturating_sub(piece_at)).unwrap_or(0);
         let size = usize::try_from(piece.len).unwrap_or(0);
         if skip < size {
             match recent.piece(store, piece)? {
-                Some(bytes) => out.extend(bytes.iter().skip(skip).map(|b| Some(*b))),
-                None => out.resize(out.len() + size - skip, None),
+                Some(bytes) => out.bytes.extend_from_slice(&bytes[skip..]),
+                None => {
+                    out.bytes.resize(from + size - skip, 0);
+                    out.lost.push(from..from + size - skip);
+                }
             }
         }
         piece_at += u64::from(piece.len);
     }
-    out.resize(len, None);
     Ok(out)
 }
 

@@ -11,7 +11,7 @@ pub(super) const MIN: usize = 128 << 10;
 pub(super) const AVG: usize = 512 << 10;
 pub(super) const MAX: usize = 2 << 20;
 /// Piece of a database; a multiple of every page size.
-pub(super) const BLOCK: usize = 64 << 10;
+pub(super) const BLOCK: usize = 256 << 10;
 /// New bytes up to this length are kept in the recipe itself.
 pub(super) const LITERAL: usize = 16 << 10;
 /// Changed pages of a database are gathered into objects of up to this length.

@@ -48,7 +48,14 @@ impl<'r> ContentReader<'r> {
                 len
             })
             .collect();
-        ContentReader { packs: Packs::new(root), pieces, ends, len, at: 0, held: None }
+        ContentReader {
+            packs: Packs::new(root),
+            pieces,
+            ends,
+            len,
+            at: 0,
+            held: None,
+        }
     }
 
     /// Bytes of the content.
@@ -82,7 +89,8 @@ impl<'r> ContentReader<'r> {
         let plain = self.held.as_ref().map_or(&[][..], |(_, plain)| plain);
         let from = u64::from(segment.offset) + skip;
         let to = u64::from(segment.offset) + u64::from(segment.len);
-        let range = usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(to).unwrap_or(usize::MAX);
+        let range =
+            usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(to).unwrap_or(usize::MAX);
         plain.get(range).ok_or_else(|| {
             Error::new(
                 crate::error::ErrorKind::VerifyFailed,

@@ -76,7 +76,15 @@ impl SourceRow {
             hasher.update(&(text.len() as u64).to_le_bytes());
             hasher.update(text);
         }
-        for n in [h.seq, h.len, h.gate.dev, h.gate.ino, h.gate.size, u64::from(h.moving), self.ledger_len] {
+        for n in [
+            h.seq,
+            h.len,
+            h.gate.dev,
+            h.gate.ino,
+            h.gate.size,
+            u64::from(h.moving),
+            self.ledger_len,
+        ] {
             hasher.update(&n.to_le_bytes());
         }
         for n in [h.gate.mtime_ns, h.at_ms] {
@@ -110,13 +118,24 @@ impl Index {
     /// Opens the index for writing, made new when nothing is there.
     pub(super) fn open_write(path: &Path) -> Result<Index> {
         let conn = sqlite::open_write(path, true)?;
-        let index = Index { conn, path: path.to_path_buf() };
+        let index = Index {
+            conn,
+            path: path.to_path_buf(),
+        };
         // No sync per commit: what a power cut takes away is found by the lengths of the files.
-        index.sql("open", index.conn.pragma_update(None, "synchronous", "NORMAL"))?;
-        let version: i64 =
-            index.sql("open", index.conn.query_row("PRAGMA user_version", [], |r| r.get(0)))?;
+        index.sql(
+            "open",
+            index.conn.pragma_update(None, "synchronous", "NORMAL"),
+        )?;
+        let version: i64 = index.sql(
+            "open",
+            index
+                .conn
+                .query_row("PRAGMA user_version", [], |r| r.get(0)),
+        )?;
         if version == 0 {
-            let make = format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;");
+            let make =
+                format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;");
             index.sql("make", index.conn.execute_batch(&make))?;
         } else if version != VERSION {
             return Err(index.corrupt("it has another version"));
@@ -129,9 +148,16 @@ impl Index {
         let Some(conn) = sqlite::open_read(path)? else {
             return Ok(None);
         };
-        let index = Index { conn, path: path.to_path_buf() };
-        let version: i64 =
-            index.sql("read", index.conn.query_row("PRAGMA user_version", [], |r| r.get(0)))?;
+        let index = Index {
+            conn,
+            path: path.to_path_buf(),
+        };
+        let version: i64 = index.sql(
+            "read",
+            index
+                .conn
+                .query_row("PRAGMA user_version", [], |r| r.get(0)),
+        )?;
         if version != VERSION {
             return Err(index.corrupt("it has another version"));
         }
@@ -149,7 +175,10 @@ impl Index {
     fn corrupt(&self, why: &str) -> Error {
         Error::new(
             ErrorKind::ArchiveCorrupt,
-            format!("the derived index {} can't be used: {why}", self.path.display()),
+            format!(
+                "the derived index {} can't be used: {why}",
+                self.path.display()
+            ),
         )
     }
 
@@ -202,7 +231,8 @@ impl Index {
     pub(super) fn object_count(&self) -> Result<u64> {
         self.sql(
             "read",
-            self.conn.query_row("SELECT count(*) FROM object", [], |r| r.get::<_, i64>(0)),
+            self.conn
+                .query_row("SELECT count(*) FROM object", [], |r| r.get::<_, i64>(0)),
         )
         .map(unsigned)
     }
@@ -228,7 +258,12 @@ impl Index {
         let put = || {
             self.conn
                 .prepare_cached("INSERT OR REPLACE INTO pack VALUES (?1,?2,?3,?4)")?
-                .execute(params![row.n, signed(row.verified_len), signed(row.file_len), row.closed])
+                .execute(params![
+                    row.n,
+                    signed(row.verified_len),
+                    signed(row.file_len),
+                    row.closed
+                ])
         };
         self.sql("write", put()).map(drop)
     }
@@ -270,7 +305,8 @@ impl Index {
     pub(super) fn remove_source(&self, key: SourceKey) -> Result<()> {
         self.sql(
             "write",
-            self.conn.execute("DELETE FROM source WHERE key = ?1", [&key.0[..]]),
+            self.conn
+                .execute("DELETE FROM source WHERE key = ?1", [&key.0[..]]),
         )
         .map(drop)
     }
@@ -278,13 +314,21 @@ impl Index {
     pub(super) fn source(&self, key: SourceKey) -> Result<Option<SourceRow>> {
         let sql = format!("SELECT {COLUMNS} FROM source WHERE key = ?1");
         let get = || {
-            self.conn.prepare_cached(&sql)?.query_row([&key.0[..]], |r| Ok(read_source(r))).optional()
+            self.conn
+                .prepare_cached(&sql)?
+                .query_row([&key.0[..]], |r| Ok(read_source(r)))
+                .optional()
         };
-        self.sql("read", get())?.map(|row| self.believed(row)).transpose()
+        self.sql("read", get())?
+            .map(|row| self.believed(row))
+            .transpose()
     }
 
     /// Every source by key, in one pass.
-    pub(super) fn for_each_source(&self, each: &mut dyn FnMut(SourceRow) -> Result<()>) -> Result<()> {
+    pub(super) fn for_each_source(
+        &self,
+        each: &mut dyn FnMut(SourceRow) -> Result<()>,
+    ) -> Result<()> {
         self.for_sources_after(None, u32::MAX, each)
     }
 
@@ -317,7 +361,11 @@ impl Index {
 fn blob<const N: usize>(r: &Row<'_>, i: usize) -> rusqlite::Result<[u8; N]> {
     let bytes = r.get_ref(i)?.as_blob()?;
     bytes.try_into().map_err(|_| {
-        rusqlite::Error::FromSqlConversionFailure(i, rusqlite::types::Type::Blob, "wrong length".into())
+        rusqlite::Error::FromSqlConversionFailure(
+            i,
+            rusqlite::types::Type::Blob,
+            "wrong length".into(),
+        )
     })
 }
 

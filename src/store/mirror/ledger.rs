@@ -76,8 +76,9 @@ impl LineHash {
 }
 
 fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(value)
-        .map_err(|e| Error::new(ErrorKind::Internal, "a ledger line can't be written").with_source(e))?;
+    let mut line = serde_json::to_vec(value).map_err(|e| {
+        Error::new(ErrorKind::Internal, "a ledger line can't be written").with_source(e)
+    })?;
     line.pop();
     let sum = sum_of(&line);
     line.extend_from_slice(sum.as_bytes());
@@ -85,7 +86,10 @@ fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 fn sum_of(line: &[u8]) -> String {
-    format!(",\"sum\":\"{}\"}}", hex(&blake3::hash(line).as_bytes()[..4]))
+    format!(
+        ",\"sum\":\"{}\"}}",
+        hex(&blake3::hash(line).as_bytes()[..4])
+    )
 }
 
 /// The first line of a ledger, without newline.
@@ -116,7 +120,12 @@ pub(super) fn capture_line(capture: &CaptureLine, prev: LineHash) -> Result<(Vec
         group: capture
             .group
             .iter()
-            .map(|m| Member { name: m.name.clone(), recipe: m.recipe, len: m.len, hash: m.hash })
+            .map(|m| Member {
+                name: m.name.clone(),
+                recipe: m.recipe,
+                len: m.len,
+                hash: m.hash,
+            })
             .collect(),
         prev: hex(&prev.0),
     })?;
@@ -155,7 +164,11 @@ pub(super) fn scan(
     each: &mut dyn FnMut(Entry, u64) -> Result<()>,
 ) -> Result<End> {
     let failed = |e: io::Error| {
-        Error::new(ErrorKind::Io, format!("the ledger of source {key} can't be read: {e}")).with_source(e)
+        Error::new(
+            ErrorKind::Io,
+            format!("the ledger of source {key} can't be read: {e}"),
+        )
+        .with_source(e)
     };
     let mut input = BufReader::with_capacity(64 << 10, file);
     let mut end = End::default();
@@ -165,7 +178,10 @@ pub(super) fn scan(
     let mut after_damage = false;
     loop {
         line.clear();
-        let n = (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)?;
+        let n = (&mut input)
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut line)
+            .map_err(failed)?;
         if n == 0 {
             break;
         }
@@ -176,13 +192,19 @@ pub(super) fn scan(
                 let mut skipped = n as u64;
                 let ended = loop {
                     line.clear();
-                    let n = (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)?;
+                    let n = (&mut input)
+                        .take(MAX_LINE)
+                        .read_until(b'\n', &mut line)
+                        .map_err(failed)?;
                     skipped += n as u64;
                     if n == 0 || line.last() == Some(&b'\n') {
                         break n != 0;
                     }
                 };
-                each(Entry::Damage("a line is longer than any that is written"), offset)?;
+                each(
+                    Entry::Damage("a line is longer than any that is written"),
+                    offset,
+                )?;
                 after_damage = true;
                 if ended {
                     end.whole_len += skipped;
@@ -196,7 +218,11 @@ pub(super) fn scan(
             break;
         }
         line.pop();
-        let found = if number == 0 { parse_first(key, &line) } else { parse_line(&line) };
+        let found = if number == 0 {
+            parse_first(key, &line)
+        } else {
+            parse_line(&line)
+        };
         match found {
             Ok(Parsed::First(ident)) => {
                 each(Entry::Ident(ident), offset)?;
@@ -204,9 +230,17 @@ pub(super) fn scan(
             }
             Ok(Parsed::Line(capture, prev)) => {
                 if !after_damage && prev != hex(&end.last.0) {
-                    each(Entry::Damage("the chain is broken: a line before it was changed or removed"), offset)?;
+                    each(
+                        Entry::Damage(
+                            "the chain is broken: a line before it was changed or removed",
+                        ),
+                        offset,
+                    )?;
                 } else if !after_damage && capture.seq != end.seq + 1 {
-                    each(Entry::Damage("the numbers of the captures do not follow each other"), offset)?;
+                    each(
+                        Entry::Damage("the numbers of the captures do not follow each other"),
+                        offset,
+                    )?;
                 }
                 after_damage = false;
                 end.seq = end.seq.max(capture.seq);
@@ -240,12 +274,19 @@ fn sealed(line: &[u8]) -> Result<(), &'static str> {
 
 fn parse_first(key: SourceKey, line: &[u8]) -> Result<Parsed, &'static str> {
     sealed(line)?;
-    let first: First = serde_json::from_slice(line).map_err(|_| "the first line names no source")?;
+    let first: First =
+        serde_json::from_slice(line).map_err(|_| "the first line names no source")?;
     if first.ledger != 1 {
         return Err("the ledger has a version that is not known");
     }
-    let provider: Provider = first.provider.parse().map_err(|_| "the first line names an unknown provider")?;
-    let path = first.path.to_path().ok_or("the first line's path is damaged")?;
+    let provider: Provider = first
+        .provider
+        .parse()
+        .map_err(|_| "the first line names an unknown provider")?;
+    let path = first
+        .path
+        .to_path()
+        .ok_or("the first line's path is damaged")?;
     let ident = SourceIdent::new(&first.source_id, provider, path);
     if ident.key != key || first.key != key {
         return Err("the ledger belongs to another source than its name says");
@@ -268,7 +309,12 @@ fn parse_line(line: &[u8]) -> Result<Parsed, &'static str> {
         group: l
             .group
             .into_iter()
-            .map(|m| GroupMember { name: m.name, recipe: m.recipe, len: m.len, hash: m.hash })
+            .map(|m| GroupMember {
+                name: m.name,
+                recipe: m.recipe,
+                len: m.len,
+                hash: m.hash,
+            })
             .collect(),
     };
     Ok(Parsed::Line(capture, l.prev))

@@ -61,7 +61,10 @@ pub(super) struct Packs<'r> {
 
 impl<'r> Packs<'r> {
     pub(super) fn new(root: &'r Root) -> Self {
-        Packs { root, open: Mutex::new(BTreeMap::new()) }
+        Packs {
+            root,
+            open: Mutex::new(BTreeMap::new()),
+        }
     }
 
     fn file(&self, n: u32) -> Result<Option<Arc<File>>> {
@@ -81,7 +84,11 @@ impl<'r> Packs<'r> {
     }
 
     /// The record at `loc`, if it is the object's and undamaged as stored.
-    fn record(&self, digest: &Digest, loc: &Loc) -> Result<std::result::Result<(Header, Vec<u8>), &'static str>> {
+    fn record(
+        &self,
+        digest: &Digest,
+        loc: &Loc,
+    ) -> Result<std::result::Result<(Header, Vec<u8>), &'static str>> {
         let Some(file) = self.file(loc.pack)? else {
             return Ok(Err("its pack is missing"));
         };
@@ -96,8 +103,16 @@ impl<'r> Packs<'r> {
                 return Ok(Err("the pack ends before it"));
             }
             // A bad sector is damage of this object, not a failure of the whole run.
-            Err(e) if e.raw_os_error() == Some(5) => return Ok(Err("it can't be read from the disk")),
-            Err(e) => return Err(Error::io("read", &self.root.full(&layout::pack(loc.pack)), e)),
+            Err(e) if e.raw_os_error() == Some(5) => {
+                return Ok(Err("it can't be read from the disk"));
+            }
+            Err(e) => {
+                return Err(Error::io(
+                    "read",
+                    &self.root.full(&layout::pack(loc.pack)),
+                    e,
+                ));
+            }
         }
         Ok(match record::parse_header(&bytes) {
             Some(h) if h.digest == *digest && h.stored_len == loc.stored_len => Ok((h, bytes)),
@@ -142,7 +157,10 @@ fn damaged(digest: &Digest, loc: &Loc, why: &str) -> Error {
     let pack = layout::pack(loc.pack);
     Error::new(
         ErrorKind::VerifyFailed,
-        format!("object {digest} in {pack} at byte {} is damaged: {why}", loc.offset),
+        format!(
+            "object {digest} in {pack} at byte {} is damaged: {why}",
+            loc.offset
+        ),
     )
     .with_context("object", digest.to_hex())
     .with_context("pack", pack)
@@ -151,8 +169,11 @@ fn damaged(digest: &Digest, loc: &Loc, why: &str) -> Error {
 
 /// The error for an object that no pack holds.
 pub(super) fn missing(digest: &Digest) -> Error {
-    Error::new(ErrorKind::VerifyFailed, format!("object {digest} is in no pack"))
-        .with_context("object", digest.to_hex())
+    Error::new(
+        ErrorKind::VerifyFailed,
+        format!("object {digest} is in no pack"),
+    )
+    .with_context("object", digest.to_hex())
 }
 
 /// What a walk over a pack meets, in order.
@@ -181,7 +202,12 @@ impl<'f> Walk<'f> {
     /// `len` is where the walk ends, normally the file's length.
     pub(super) fn new(file: &'f File, from: u64, len: u64) -> Self {
         Walk {
-            window: Window { file, buf: Vec::new(), base: from, end: len },
+            window: Window {
+                file,
+                buf: Vec::new(),
+                base: from,
+                end: len,
+            },
             at: from,
             records: 0,
             bytes: 0,
@@ -215,7 +241,10 @@ impl<'f> Walk<'f> {
             self.bytes = 0;
             self.checks.reset();
             self.at += COMMIT as u64;
-            return Ok(Some(Event::Commit { end: self.at, whole: agrees }));
+            return Ok(Some(Event::Commit {
+                end: self.at,
+                whole: agrees,
+            }));
         }
         let from = self.at;
         self.at = self.resync(from + 1)?;
@@ -248,7 +277,9 @@ impl<'f> Walk<'f> {
     /// The next offset from `from` at which something valid begins, or the end.
     fn resync(&mut self, mut from: u64) -> io::Result<u64> {
         while from < self.window.end {
-            let want = usize::try_from(self.window.end - from).unwrap_or(STEP).min(STEP);
+            let want = usize::try_from(self.window.end - from)
+                .unwrap_or(STEP)
+                .min(STEP);
             let Some((start, end)) = self.window.get(from, want)? else {
                 break;
             };

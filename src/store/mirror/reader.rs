@@ -54,7 +54,10 @@ impl<'r> MirrorReader<'r> {
         let format = survey::format(root)?;
         let lock = ArchiveShared::acquire(root, PATIENCE)?;
         let lens = survey::packs(root, &mut |_| {})?;
-        if format == Format::Absent && lens.is_empty() && root.list(layout::LEDGERS)?.is_none_or(|l| l.is_empty()) {
+        if format == Format::Absent
+            && lens.is_empty()
+            && root.list(layout::LEDGERS)?.is_none_or(|l| l.is_empty())
+        {
             return Ok(None);
         }
         let mut reader = MirrorReader {
@@ -122,7 +125,8 @@ impl<'r> MirrorReader<'r> {
             self.tails.push((*n, scan));
         }
         if self.behind {
-            *self.index_problem.borrow_mut() = Some("the derived index is behind the packs".to_owned());
+            *self.index_problem.borrow_mut() =
+                Some("the derived index is behind the packs".to_owned());
         } else if rows.is_empty() && !survey::ledgers(self.root, &mut |_| {})?.is_empty() {
             self.without_index("the derived index is empty");
             return Ok(());
@@ -308,9 +312,14 @@ impl<'r> MirrorReader<'r> {
         for segment in pieces {
             let loc = match placed.last() {
                 Some(last) if last.segment.object == segment.object => last.loc,
-                _ => self.find(&segment.object)?.ok_or_else(|| pack::missing(&segment.object))?,
+                _ => self
+                    .find(&segment.object)?
+                    .ok_or_else(|| pack::missing(&segment.object))?,
             };
-            placed.push(Placed { segment: *segment, loc });
+            placed.push(Placed {
+                segment: *segment,
+                loc,
+            });
         }
         Ok(placed)
     }

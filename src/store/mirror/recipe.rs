@@ -24,7 +24,7 @@ const FANOUT: usize = 64;
 /// A delta with more ops than this is written in full: reading it would cost as much.
 const MAX_DELTA_OPS: usize = 2048;
 /// No content has more pieces: a recipe that says so is hostile.
-const MAX_SEGMENTS: usize = 1 << 24;
+const MAX_SEGMENTS: usize = 1 << 22;
 
 const LEAF: u8 = 1;
 const DELTA: u8 = 2;
@@ -67,7 +67,13 @@ pub(super) fn push(ops: &mut Vec<Op>, op: Op) {
         return;
     }
     match (ops.last_mut(), &op) {
-        (Some(Op::Copy { from, len }), Op::Copy { from: next, len: more }) if *from + *len == *next => {
+        (
+            Some(Op::Copy { from, len }),
+            Op::Copy {
+                from: next,
+                len: more,
+            },
+        ) if *from + *len == *next => {
             *len += more;
         }
         (Some(Op::Object(a)), Op::Object(b))
@@ -82,9 +88,21 @@ pub(super) fn push(ops: &mut Vec<Op>, op: Op) {
 /// A recipe, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Recipe {
-    Leaf { total: u64, ops: Vec<Op> },
-    Delta { base: Digest, base_len: u64, depth: u64, total: u64, ops: Vec<Op> },
-    Node { total: u64, children: Vec<(Digest, u64)> },
+    Leaf {
+        total: u64,
+        ops: Vec<Op>,
+    },
+    Delta {
+        base: Digest,
+        base_len: u64,
+        depth: u64,
+        total: u64,
+        ops: Vec<Op>,
+    },
+    Node {
+        total: u64,
+        children: Vec<(Digest, u64)>,
+    },
 }
 
 fn put(out: &mut Vec<u8>, mut n: u64) {
@@ -102,7 +120,10 @@ fn encode_body(ops: &[Op], out: &mut Vec<u8>) {
     // Equal objects mostly follow each other; a full search would be quadratic.
     let place = |objects: &mut Vec<Digest>, d: &Digest| -> u64 {
         let recent = objects.len().saturating_sub(FANOUT);
-        let found = objects[recent..].iter().position(|o| o == d).map(|i| recent + i);
+        let found = objects[recent..]
+            .iter()
+            .position(|o| o == d)
+            .map(|i| recent + i);
         found.unwrap_or_else(|| {
             objects.push(*d);
             objects.len() - 1
@@ -139,7 +160,12 @@ fn encode_body(ops: &[Op], out: &mut Vec<u8>) {
 }
 
 /// The plain bytes of a delta; `None` when it would be too long to be one.
-pub(super) fn encode_delta(base: &Digest, base_len: u64, depth: u64, ops: &[Op]) -> Option<Vec<u8>> {
+pub(super) fn encode_delta(
+    base: &Digest,
+    base_len: u64,
+    depth: u64,
+    ops: &[Op],
+) -> Option<Vec<u8>> {
     if ops.len() > MAX_DELTA_OPS || depth >= MAX_DEPTH {
         return None;
     }
@@ -153,11 +179,17 @@ pub(super) fn encode_delta(base: &Digest, base_len: u64, depth: u64, ops: &[Op])
 
 /// The objects of a recipe in full; each is given to `store`, which says its digest. Returns the
 /// topmost one's. `ops` hold no copies.
-pub(super) fn encode_full(ops: &[Op], store: &mut dyn FnMut(Vec<u8>) -> Result<Digest>) -> Result<Digest> {
+pub(super) fn encode_full(
+    ops: &[Op],
+    store: &mut dyn FnMut(Vec<u8>) -> Result<Digest>,
+) -> Result<Digest> {
     let mut level: Vec<(Digest, u64)> = Vec::new();
     let empty: [&[Op]; 1] = [&[]];
-    let leaves: Box<dyn Iterator<Item = &[Op]>> =
-        if ops.is_empty() { Box::new(empty.into_iter()) } else { Box::new(ops.chunks(FANOUT)) };
+    let leaves: Box<dyn Iterator<Item = &[Op]>> = if ops.is_empty() {
+        Box::new(empty.into_iter())
+    } else {
+        Box::new(ops.chunks(FANOUT))
+    };
     for leaf in leaves {
         let mut out = vec![LEAF];
         encode_body(leaf, &mut out);
@@ -214,7 +246,9 @@ impl Cursor<'_> {
 
     fn digest(&mut self) -> Option<Digest> {
         let mut digest = Digest::default();
-        digest.0.copy_from_slice(self.bytes.get(self.at..self.at + 32)?);
+        digest
+            .0
+            .copy_from_slice(self.bytes.get(self.at..self.at + 32)?);
         self.at += 32;
         Some(digest)
     }
@@ -226,8 +260,11 @@ pub(super) fn decode(name: &Digest, plain: &[u8]) -> Result<Recipe> {
 }
 
 fn bad(name: &Digest, why: &str) -> Error {
-    Error::new(ErrorKind::VerifyFailed, format!("recipe {name} can't be used: {why}"))
-        .with_context("object", name.to_hex())
+    Error::new(
+        ErrorKind::VerifyFailed,
+        format!("recipe {name} can't be used: {why}"),
+    )
+    .with_context("object", name.to_hex())
 }
 
 fn decode_bounded(name: &Digest, plain: &[u8]) -> Option<Recipe> {
@@ -243,7 +280,13 @@ fn decode_bounded(name: &Digest, plain: &[u8]) -> Option<Recipe> {
             let base_len = cursor.number()?;
             let depth = cursor.number()?;
             let (total, ops) = decode_body(name, &mut cursor, Some(base_len))?;
-            Some(Recipe::Delta { base, base_len, depth, total, ops })
+            Some(Recipe::Delta {
+                base,
+                base_len,
+                depth,
+                total,
+                ops,
+            })
         }
         NODE => {
             let n = cursor.count(33)?;
@@ -260,7 +303,11 @@ fn decode_bounded(name: &Digest, plain: &[u8]) -> Option<Recipe> {
     }
 }
 
-fn decode_body(name: &Digest, cursor: &mut Cursor<'_>, base_len: Option<u64>) -> Option<(u64, Vec<Op>)> {
+fn decode_body(
+    name: &Digest,
+    cursor: &mut Cursor<'_>,
+    base_len: Option<u64>,
+) -> Option<(u64, Vec<Op>)> {
     let total = cursor.number()?;
     let k = cursor.count(32)?;
     let mut objects = Vec::with_capacity(k);
@@ -295,10 +342,19 @@ fn decode_body(name: &Digest, cursor: &mut Cursor<'_>, base_len: Option<u64>) ->
             }
             kind => {
                 let object = *objects.get(usize::try_from(rest).ok()?)?;
-                let offset = if kind == 2 { u32::try_from(cursor.number()?).ok()? } else { 0 };
+                let offset = if kind == 2 {
+                    u32::try_from(cursor.number()?).ok()?
+                } else {
+                    0
+                };
                 let len = u32::try_from(cursor.number()?).ok()?;
                 offset.checked_add(len)?;
-                Op::Object(Segment { object, offset, len, whole: kind == 1 })
+                Op::Object(Segment {
+                    object,
+                    offset,
+                    len,
+                    whole: kind == 1,
+                })
             }
         };
         if op.len() == 0 {
@@ -335,7 +391,13 @@ pub(super) fn resolve(
     let mut want = len;
     let mut pieces = loop {
         match decode(&name, &load(&name)?)? {
-            Recipe::Delta { base, base_len, depth, total, ops } => {
+            Recipe::Delta {
+                base,
+                base_len,
+                depth,
+                total,
+                ops,
+            } => {
                 if total != want {
                     return Err(bad(&name, "it makes another length than promised"));
                 }
@@ -398,26 +460,20 @@ fn apply(name: &Digest, base: Vec<Segment>, ops: &[Op]) -> Result<Vec<Segment>> 
         })
         .collect();
     let base_len = ends.last().copied().unwrap_or(0);
-    let mut rest = ops;
-    // The common append copies all of the base: keep it as it is.
-    let mut out = match ops.first() {
-        Some(Op::Copy { from: 0, len }) if *len == base_len => {
-            rest = &ops[1..];
-            if rest.iter().any(|o| matches!(o, Op::Copy { .. })) { base.clone() } else { Vec::new() }
-        }
-        _ => Vec::with_capacity(base.len()),
+    // The common append copies all of the base and nothing more: keep it as it is.
+    let appends = matches!(ops.first(), Some(Op::Copy { from: 0, len }) if *len == base_len)
+        && !ops[1..].iter().any(|op| matches!(op, Op::Copy { .. }));
+    let (mut out, base, rest) = if appends {
+        (base, Vec::new(), &ops[1..])
+    } else {
+        (Vec::with_capacity(base.len()), base, ops)
     };
-    let mut whole_base = Some(base);
-    if rest.len() < ops.len() && out.is_empty() {
-        out = whole_base.take().unwrap_or_default();
-    }
     for op in rest {
         match op {
             Op::Object(s) => out.push(*s),
             Op::Literal(_) => return Err(bad(name, "it holds loose bytes")),
             Op::Copy { from, len } => {
-                let base = whole_base.as_deref().unwrap_or(&[]);
-                copy_range(base, &ends, *from, *len, &mut out)
+                copy_range(&base, &ends, *from, *len, &mut out)
                     .ok_or_else(|| bad(name, "it copies what its base does not have"))?;
             }
         }
@@ -429,7 +485,13 @@ fn apply(name: &Digest, base: Vec<Segment>, ops: &[Op]) -> Result<Vec<Segment>> 
 }
 
 /// Appends the pieces that make the range; `None` when `base` is shorter.
-fn copy_range(base: &[Segment], ends: &[u64], from: u64, len: u64, out: &mut Vec<Segment>) -> Option<()> {
+fn copy_range(
+    base: &[Segment],
+    ends: &[u64],
+    from: u64,
+    len: u64,
+    out: &mut Vec<Segment>,
+) -> Option<()> {
     let to = from.checked_add(len)?;
     let mut at = from;
     let mut i = ends.partition_point(|end| *end <= from);
@@ -490,9 +552,7 @@ mod tests {
         }
 
         fn content(&self, recipe: &Digest, len: u64) -> Result<Vec<u8>> {
-            let mut load = |d: &Digest| {
-                self.0.get(d).cloned().ok_or_else(|| bad(d, "missing"))
-            };
+            let mut load = |d: &Digest| self.0.get(d).cloned().ok_or_else(|| bad(d, "missing"));
             let pieces = resolve(recipe, len, &mut load)?;
             let mut out = Vec::new();
             for p in pieces {
@@ -562,7 +622,12 @@ mod tests {
     fn a_recipe_that_doubles_its_base_is_stopped() {
         let mut objects = Objects::default();
         let object = objects.add(vec![7]);
-        let one = Op::Object(Segment { object, offset: 0, len: 1, whole: true });
+        let one = Op::Object(Segment {
+            object,
+            offset: 0,
+            len: 1,
+            whole: true,
+        });
         let mut recipe = encode_full(&[one], &mut |b| Ok(objects.add(b))).unwrap();
         let mut len = 1u64;
         for depth in 1..40 {
@@ -577,11 +642,16 @@ mod tests {
     fn an_append_changes_only_the_right_edge_of_the_tree() {
         let op = |i: u32| {
             let object = Digest::of(&i.to_le_bytes());
-            Op::Object(Segment { object, offset: 0, len: 1000, whole: true })
+            Op::Object(Segment {
+                object,
+                offset: 0,
+                len: 1000,
+                whole: true,
+            })
         };
         let mut stored: BTreeMap<Digest, usize> = BTreeMap::new();
         let mut ops: Vec<Op> = (0..10_000).map(op).collect();
-        let mut store = |stored: &mut BTreeMap<Digest, usize>, ops: &[Op]| {
+        let store = |stored: &mut BTreeMap<Digest, usize>, ops: &[Op]| {
             encode_full(ops, &mut |b| {
                 let d = Digest::of(&b);
                 stored.insert(d, b.len());

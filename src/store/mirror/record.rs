@@ -132,7 +132,13 @@ pub(super) fn seal_as(kind: Kind, digest: Digest, plain: &[u8]) -> Result<Sealed
     bytes[13..45].copy_from_slice(&digest.0);
     let check = check_of(&bytes[..45], &bytes[HEADER..]);
     bytes[45..HEADER].copy_from_slice(&check);
-    Ok(Sealed { kind, digest, plain_len, check, bytes })
+    Ok(Sealed {
+        kind,
+        digest,
+        plain_len,
+        check,
+        bytes,
+    })
 }
 
 /// Makes the record of an object.
@@ -188,7 +194,11 @@ pub(super) fn parse_header(bytes: &[u8]) -> Option<Header> {
     let zstd = bytes[4] & ZSTD != 0;
     let (plain_len, stored_len) = (u32_at(bytes, 5), u32_at(bytes, 9));
     let fits = usize::try_from(plain_len).is_ok_and(|n| n <= MAX_PLAIN);
-    let lens = if zstd { stored_len < plain_len } else { stored_len == plain_len };
+    let lens = if zstd {
+        stored_len < plain_len
+    } else {
+        stored_len == plain_len
+    };
     if !fits || !lens {
         return None;
     }
@@ -196,7 +206,14 @@ pub(super) fn parse_header(bytes: &[u8]) -> Option<Header> {
     digest.0.copy_from_slice(&bytes[13..45]);
     let mut check = Check::default();
     check.copy_from_slice(&bytes[45..HEADER]);
-    Some(Header { kind, zstd, plain_len, stored_len, digest, check })
+    Some(Header {
+        kind,
+        zstd,
+        plain_len,
+        stored_len,
+        digest,
+        check,
+    })
 }
 
 /// Whether a whole record (header and payload) is as it was written.
@@ -233,12 +250,15 @@ fn decompress(payload: &[u8], plain_len: usize) -> Option<Vec<u8>> {
             Some(d) => d,
             none => {
                 let mut d = zstd::bulk::Decompressor::new().ok()?;
-                d.set_parameter(zstd::zstd_safe::DParameter::WindowLogMax(27)).ok()?;
+                d.set_parameter(zstd::zstd_safe::DParameter::WindowLogMax(27))
+                    .ok()?;
                 none.insert(d)
             }
         };
         let mut plain = vec![0u8; plain_len];
-        let n = decompressor.decompress_to_buffer(payload, &mut plain[..]).ok()?;
+        let n = decompressor
+            .decompress_to_buffer(payload, &mut plain[..])
+            .ok()?;
         (n == plain_len).then_some(plain)
     })
 }
@@ -278,7 +298,11 @@ pub(super) fn parse_commit(bytes: &[u8]) -> Option<Commit> {
     }
     let mut check = Check::default();
     check.copy_from_slice(&bytes[16..COMMIT]);
-    Some(Commit { records: u32_at(bytes, 8), bytes: u32_at(bytes, 12), check })
+    Some(Commit {
+        records: u32_at(bytes, 8),
+        bytes: u32_at(bytes, 12),
+        check,
+    })
 }
 
 #[cfg(test)]
@@ -310,7 +334,10 @@ mod tests {
         let check = check_of(&sealed.bytes[..45], &sealed.bytes[HEADER..]);
         sealed.bytes[45..HEADER].copy_from_slice(&check);
         let header = parse_header(&sealed.bytes).unwrap();
-        assert_eq!(open(&header, &sealed.bytes), Err("it can't be decompressed"));
+        assert_eq!(
+            open(&header, &sealed.bytes),
+            Err("it can't be decompressed")
+        );
     }
 
     proptest! {

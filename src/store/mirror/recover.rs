@@ -54,10 +54,17 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
 
 /// Whether an error says that the index itself is no good, rather than the disk.
 fn unusable(kind: ErrorKind) -> bool {
-    !matches!(kind, ErrorKind::NoSpace | ErrorKind::PermissionDenied | ErrorKind::LockBusy | ErrorKind::Io)
+    !matches!(
+        kind,
+        ErrorKind::NoSpace | ErrorKind::PermissionDenied | ErrorKind::LockBusy | ErrorKind::Io
+    )
 }
 
-fn again(cap: &Capture<'_>, packs: &[(u32, u64)], problems: &mut Vec<MirrorProblem>) -> Result<Index> {
+fn again(
+    cap: &Capture<'_>,
+    packs: &[(u32, u64)],
+    problems: &mut Vec<MirrorProblem>,
+) -> Result<Index> {
     problems.push(problem(
         ProblemKind::IndexStale,
         layout::MIRROR_INDEX_DB,
@@ -108,18 +115,31 @@ fn refresh(
         for (n, len, from, closed) in &stale {
             // What a killed writer left may not be on the disk yet.
             cap.append(&layout::pack(*n))?.0.sync()?;
-            let scan = survey::scan_pack(root, *n, *from, *len, &mut |d, loc| index.put_object(d, &loc))?;
+            let scan = survey::scan_pack(root, *n, *from, *len, &mut |d, loc| {
+                index.put_object(d, &loc)
+            })?;
             scans.push((*n, *len, *closed, scan));
         }
         if !stale.is_empty() {
             cap.sync_dir(layout::PACKS)?;
         }
-        let leftover: BTreeSet<Digest> =
-            scans.iter().flat_map(|s| s.3.leftover.iter().map(|(d, _)| *d)).collect();
+        let leftover: BTreeSet<Digest> = scans
+            .iter()
+            .flat_map(|s| s.3.leftover.iter().map(|(d, _)| *d))
+            .collect();
         let promised = ledgers(cap, &index, &leftover, &mut found)?;
         let newest = packs.last().map_or(0, |p| p.0);
         for (n, len, closed, scan) in &scans {
-            tail(cap, &index, *n, *len, *closed || *n != newest, promised, scan, &mut found)?;
+            tail(
+                cap,
+                &index,
+                *n,
+                *len,
+                *closed || *n != newest,
+                promised,
+                scan,
+                &mut found,
+            )?;
         }
         gaps(packs, &mut found);
         if found.iter().any(|p: &MirrorProblem| !p.kind.harmless()) {
@@ -145,7 +165,12 @@ fn gaps(packs: &[(u32, u64)], found: &mut Vec<MirrorProblem>) {
     let mut expected = 1;
     for (n, _) in packs {
         while expected < *n {
-            found.push(problem(ProblemKind::Pack, layout::pack(expected), None, "the pack is missing"));
+            found.push(problem(
+                ProblemKind::Pack,
+                layout::pack(expected),
+                None,
+                "the pack is missing",
+            ));
             expected += 1;
         }
         expected = n + 1;
@@ -178,22 +203,36 @@ fn tail(
     // With a torn header nothing of the pack was ever synced, unless a batch in it was ended.
     let begun = scan.committed > PACK_HEADER;
     let torn_header = scan.header == HeaderState::Torn;
-    if sound && !closed && !promised && !(torn_header && begun) {
+    let cuttable = sound && !(torn_header && begun);
+    if cuttable && !closed && !promised {
         let keep = if torn_header { 0 } else { scan.committed };
         cap.drop_torn_tail(&rel, keep)?;
         found.push(problem(
             ProblemKind::TornPack,
             &*rel,
             Some(keep),
-            format!("{} bytes that nothing promises were dropped after a crash", len - keep),
+            format!(
+                "{} bytes that nothing promises were dropped after a crash",
+                len - keep
+            ),
         ));
-        return index.put_pack(&PackRow { n, verified_len: keep, file_len: keep, closed: keep >= PACK_TARGET });
+        return index.put_pack(&PackRow {
+            n,
+            verified_len: keep,
+            file_len: keep,
+            closed: keep >= PACK_TARGET,
+        });
     }
     for (digest, loc) in &scan.leftover {
         index.put_object(digest, loc)?;
     }
     if scan.header != HeaderState::Whole {
-        found.push(problem(ProblemKind::Pack, &*rel, Some(0), "the pack's header is damaged"));
+        found.push(problem(
+            ProblemKind::Pack,
+            &*rel,
+            Some(0),
+            "the pack's header is damaged",
+        ));
     }
     for (from, to) in &scan.damage {
         found.push(problem(
@@ -211,7 +250,12 @@ fn tail(
             "the last batch has no commit record, and a ledger may promise it; it is kept",
         ));
     }
-    index.put_pack(&PackRow { n, verified_len: len, file_len: len, closed: true })
+    index.put_pack(&PackRow {
+        n,
+        verified_len: len,
+        file_len: len,
+        closed: true,
+    })
 }
 
 /// Brings the heads up to the ledgers. Returns whether a promise stands that is not met by an
@@ -228,7 +272,10 @@ fn ledgers(
     for key in &keys {
         let rel = layout::ledger(*key);
         let known = index.source(*key)?;
-        if known.as_ref().is_some_and(|row| root.file_len(&rel).is_ok_and(|l| l == Some(row.ledger_len))) {
+        if known
+            .as_ref()
+            .is_some_and(|row| root.file_len(&rel).is_ok_and(|l| l == Some(row.ledger_len)))
+        {
             continue;
         }
         promised |= catch_up_ledger(cap, index, *key, leftover, found)?;
@@ -242,7 +289,12 @@ fn ledgers(
     })?;
     for key in gone {
         index.remove_source(key)?;
-        found.push(problem(ProblemKind::Ledger, layout::ledger(key), None, "the ledger is gone"));
+        found.push(problem(
+            ProblemKind::Ledger,
+            layout::ledger(key),
+            None,
+            "the ledger is gone",
+        ));
     }
     Ok(promised)
 }
@@ -263,12 +315,18 @@ pub(super) fn catch_up_ledger(
     let state = survey::ledger(cap.root(), key, &mut |line| {
         newest_missing = false;
         if line.seq > known_seq || known.is_none() {
-            for recipe in std::iter::once(&line.recipe).chain(line.group.iter().map(|m| &m.recipe)) {
+            for recipe in std::iter::once(&line.recipe).chain(line.group.iter().map(|m| &m.recipe))
+            {
                 if index.object(recipe)?.is_none() {
                     promised = true;
                     newest_missing = !leftover.contains(recipe);
                     if newest_missing {
-                        let mut p = problem(ProblemKind::Promise, &*rel, None, "a promised recipe is in no pack");
+                        let mut p = problem(
+                            ProblemKind::Promise,
+                            &*rel,
+                            None,
+                            "a promised recipe is in no pack",
+                        );
                         p.capture = Some((key, line.seq));
                         p.object = Some(*recipe);
                         found.push(p);

@@ -53,7 +53,11 @@ struct Batch {
 
 impl Batch {
     fn new() -> Self {
-        Batch { records: 0, bytes: 0, checks: blake3::Hasher::new() }
+        Batch {
+            records: 0,
+            bytes: 0,
+            checks: blake3::Hasher::new(),
+        }
     }
 }
 
@@ -190,7 +194,10 @@ impl<'l> Store<'l> {
                 None => {
                     let n = self.next;
                     self.next = n.checked_add(1).ok_or_else(|| {
-                        Error::new(ErrorKind::Unsupported, "the mirror has no more pack numbers")
+                        Error::new(
+                            ErrorKind::Unsupported,
+                            "the mirror has no more pack numbers",
+                        )
                     })?;
                     n
                 }
@@ -232,7 +239,10 @@ impl<'l> Store<'l> {
         self.critical(|s| {
             s.end()?;
             let bytes = u32::try_from(s.batch.bytes).map_err(|_| {
-                Error::new(ErrorKind::Internal, "a batch is longer than its commit record can say")
+                Error::new(
+                    ErrorKind::Internal,
+                    "a batch is longer than its commit record can say",
+                )
             })?;
             let commit = record::commit(s.batch.records, bytes, &s.batch.checks);
             s.gathered.extend_from_slice(&commit);
@@ -258,7 +268,12 @@ impl<'l> Store<'l> {
         if let Some(current) = &self.current {
             let len = current.file.len().max(PACK_HEADER);
             let closed = len >= PACK_TARGET;
-            self.index.put_pack(&PackRow { n: current.n, verified_len: len, file_len: len, closed })?;
+            self.index.put_pack(&PackRow {
+                n: current.n,
+                verified_len: len,
+                file_len: len,
+                closed,
+            })?;
             if closed {
                 self.current = None;
             }

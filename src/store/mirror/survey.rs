@@ -1,10 +1,10 @@
 //! What is on disk: packs, ledgers, and what a walk over the unknown part of a pack finds.
 //! Reads only; the writer's recovery and the reader share it.
 
+use super::index::SourceRow;
 use super::ledger::{self, Entry, LineHash};
 use super::pack::{self, Event, Loc, PACK_HEADER, Walk};
 use super::types::{CaptureLine, Head, MirrorProblem, ProblemKind, SourceIdent, StatGate};
-use super::index::SourceRow;
 use crate::disk::{EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
@@ -71,7 +71,10 @@ pub(super) fn packs(root: &Root, stray: &mut dyn FnMut(String)) -> Result<Vec<(u
 pub(super) fn ledgers(root: &Root, stray: &mut dyn FnMut(String)) -> Result<Vec<SourceKey>> {
     let mut out = Vec::new();
     for entry in root.list(layout::LEDGERS)?.unwrap_or_default() {
-        let key = entry.name.strip_suffix(".jsonl").and_then(|k| k.parse().ok());
+        let key = entry
+            .name
+            .strip_suffix(".jsonl")
+            .and_then(|k| k.parse().ok());
         match key {
             Some(key) if entry.kind == EntryKind::File => out.push(key),
             _ => stray(format!("{}/{}", layout::LEDGERS, entry.name)),
@@ -186,7 +189,13 @@ impl LedgerState {
         let (ident, line) = (self.ident.as_ref()?, self.newest.as_ref()?);
         let (dev, ino) = ledger::id_numbers(&line.id).unwrap_or_default();
         let gate = if line.group.is_empty() && !line.moving {
-            StatGate { dev, ino, size: line.len, mtime_ns: line.mtime_ns, extra: String::new() }
+            StatGate {
+                dev,
+                ino,
+                size: line.len,
+                mtime_ns: line.mtime_ns,
+                extra: String::new(),
+            }
         } else {
             // The sizes of the other files are not in the ledger: read them again.
             StatGate::default()
@@ -244,7 +253,8 @@ pub(super) fn last_line(root: &Root, key: SourceKey, len: u64) -> Result<LineHas
     for window in [4096, ledger::MAX_LINE] {
         let from = len.saturating_sub(window);
         let mut end = vec![0u8; usize::try_from(len - from).unwrap_or(0)];
-        file.read_exact_at(&mut end, from).map_err(|e| Error::io("read", &root.full(&rel), e))?;
+        file.read_exact_at(&mut end, from)
+            .map_err(|e| Error::io("read", &root.full(&rel), e))?;
         let Some((b'\n', lines)) = end.split_last() else {
             break;
         };

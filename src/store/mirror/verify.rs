@@ -65,13 +65,23 @@ impl Run<'_, '_> {
         let root = self.reader.root();
         if self.reader.format != Format::Ours {
             let say = "the format file is missing or damaged";
-            self.report(problem(ProblemKind::Format, layout::MIRROR_FORMAT, None, say));
+            self.report(problem(
+                ProblemKind::Format,
+                layout::MIRROR_FORMAT,
+                None,
+                say,
+            ));
         }
         let mut strays = Vec::new();
         survey::packs(root, &mut |s| strays.push(s))?;
         let keys = survey::ledgers(root, &mut |s| strays.push(s))?;
         for file in strays {
-            self.report(problem(ProblemKind::Stray, file, None, "this does not belong to the mirror"));
+            self.report(problem(
+                ProblemKind::Stray,
+                file,
+                None,
+                "this does not belong to the mirror",
+            ));
         }
         self.pack_files()?;
         for key in &keys {
@@ -85,13 +95,23 @@ impl Run<'_, '_> {
         self.heads(&keys)?;
         // Harmless only if every promise was met without what lies there.
         for (n, scan) in &self.reader.tails {
-            let behind = self.reader.lens.iter().find(|l| l.0 == *n).map_or(0, |l| l.1);
+            let behind = self
+                .reader
+                .lens
+                .iter()
+                .find(|l| l.0 == *n)
+                .map_or(0, |l| l.1);
             if !deep && (scan.committed < behind || !scan.damage.is_empty()) {
                 self.tail(*n, scan.committed, behind, scan.damage_inside);
             }
         }
         if let Some(why) = self.reader.index_problem() {
-            self.report(problem(ProblemKind::IndexStale, layout::MIRROR_INDEX_DB, None, why));
+            self.report(problem(
+                ProblemKind::IndexStale,
+                layout::MIRROR_INDEX_DB,
+                None,
+                why,
+            ));
         }
         Ok(true)
     }
@@ -111,10 +131,18 @@ impl Run<'_, '_> {
                 ProblemKind::TornPack,
                 rel,
                 Some(from),
-                format!("{} bytes that nothing promises, left by a crash or a running writer", to.saturating_sub(from)),
+                format!(
+                    "{} bytes that nothing promises, left by a crash or a running writer",
+                    to.saturating_sub(from)
+                ),
             )
         } else {
-            problem(ProblemKind::Pack, rel, Some(from), "bytes that belong to no ended batch")
+            problem(
+                ProblemKind::Pack,
+                rel,
+                Some(from),
+                "bytes that belong to no ended batch",
+            )
         };
         self.report(found);
     }
@@ -125,19 +153,40 @@ impl Run<'_, '_> {
         for (n, len) in &reader.lens {
             self.summary.packs += 1;
             while expected < *n {
-                self.report(problem(ProblemKind::Pack, layout::pack(expected), None, "the pack is missing"));
+                self.report(problem(
+                    ProblemKind::Pack,
+                    layout::pack(expected),
+                    None,
+                    "the pack is missing",
+                ));
                 expected += 1;
             }
             expected = n + 1;
             let newest = reader.lens.last().is_some_and(|l| l.0 == *n);
             let rel = layout::pack(*n);
-            let scan = survey::scan_pack(reader.root(), *n, 0, (*len).min(PACK_HEADER), &mut |_, _| Ok(()))?;
+            let scan = survey::scan_pack(
+                reader.root(),
+                *n,
+                0,
+                (*len).min(PACK_HEADER),
+                &mut |_, _| Ok(()),
+            )?;
             match scan.header {
                 HeaderState::Whole => {}
                 HeaderState::Torn if newest && *len <= PACK_HEADER => {
-                    self.report(problem(ProblemKind::TornPack, rel, Some(0), "a pack that was just begun"));
+                    self.report(problem(
+                        ProblemKind::TornPack,
+                        rel,
+                        Some(0),
+                        "a pack that was just begun",
+                    ));
                 }
-                _ => self.report(problem(ProblemKind::Pack, rel, Some(0), "the pack's header is damaged")),
+                _ => self.report(problem(
+                    ProblemKind::Pack,
+                    rel,
+                    Some(0),
+                    "the pack's header is damaged",
+                )),
             }
         }
         for (n, why) in &reader.lost {
@@ -173,7 +222,12 @@ impl Run<'_, '_> {
         }
         if state.end.torn > 0 {
             let say = "a line without its end, left by a crash or a running writer";
-            self.report(problem(ProblemKind::TornLedger, &*rel, Some(state.end.whole_len), say));
+            self.report(problem(
+                ProblemKind::TornLedger,
+                &*rel,
+                Some(state.end.whole_len),
+                say,
+            ));
         }
         self.compare_head(key, &rel, &state);
         Ok(in_time)
@@ -186,20 +240,39 @@ impl Run<'_, '_> {
         let row = match index.source(key) {
             Ok(row) => row,
             Err(e) => {
-                self.report(problem(ProblemKind::Index, layout::MIRROR_INDEX_DB, None, e.message()));
+                self.report(problem(
+                    ProblemKind::Index,
+                    layout::MIRROR_INDEX_DB,
+                    None,
+                    e.message(),
+                ));
                 return;
             }
         };
         let known_len = row.as_ref().map_or(0, |r| r.ledger_len);
         if state.end.whole_len < known_len {
-            let mut p = problem(ProblemKind::Ledger, rel, Some(state.end.whole_len), "lines at its end are gone");
+            let mut p = problem(
+                ProblemKind::Ledger,
+                rel,
+                Some(state.end.whole_len),
+                "lines at its end are gone",
+            );
             p.capture = Some((key, 0));
             self.report(p);
         } else if !self.reader.behind && state.damage.is_empty() {
             let agrees = |a: &SourceRow, b: &SourceRow| {
                 let fixed = |r: &SourceRow| {
                     let h = &r.head;
-                    (h.seq, h.recipe, h.len, h.hash, h.ident.clone(), r.grouped, r.line_hash, r.ledger_len)
+                    (
+                        h.seq,
+                        h.recipe,
+                        h.len,
+                        h.hash,
+                        h.ident.clone(),
+                        r.grouped,
+                        r.line_hash,
+                        r.ledger_len,
+                    )
                 };
                 fixed(a) == fixed(b)
             };
@@ -235,10 +308,20 @@ impl Run<'_, '_> {
             Ok(())
         });
         if let Err(e) = read {
-            self.report(problem(ProblemKind::Index, layout::MIRROR_INDEX_DB, None, e.message()));
+            self.report(problem(
+                ProblemKind::Index,
+                layout::MIRROR_INDEX_DB,
+                None,
+                e.message(),
+            ));
         }
         for key in gone {
-            let mut p = problem(ProblemKind::Ledger, layout::ledger(key), None, "the ledger is gone");
+            let mut p = problem(
+                ProblemKind::Ledger,
+                layout::ledger(key),
+                None,
+                "the ledger is gone",
+            );
             p.capture = Some((key, 0));
             self.report(p);
         }
@@ -246,10 +329,17 @@ impl Run<'_, '_> {
     }
 
     /// One promise; `false` when time is up.
-    fn promise(&mut self, key: SourceKey, line: &CaptureLine, deep: bool, chain: &mut Chain) -> Result<bool> {
+    fn promise(
+        &mut self,
+        key: SourceKey,
+        line: &CaptureLine,
+        deep: bool,
+        chain: &mut Chain,
+    ) -> Result<bool> {
         let group = line.group.iter().map(|m| (m.recipe, m.len, m.hash));
-        for (i, (recipe, len, hash)) in
-            std::iter::once((line.recipe, line.len, line.hash)).chain(group).enumerate()
+        for (i, (recipe, len, hash)) in std::iter::once((line.recipe, line.len, line.hash))
+            .chain(group)
+            .enumerate()
         {
             let outcome = if deep {
                 if (self.deadline)() {
@@ -260,7 +350,10 @@ impl Run<'_, '_> {
                 let chain = if i == 0 { &mut *chain } else { &mut own };
                 match self.content(recipe, len, chain) {
                     Ok(found) if found == hash => Ok(()),
-                    Ok(_) => Err(Error::new(ErrorKind::VerifyFailed, "the content is not what was promised")),
+                    Ok(_) => Err(Error::new(
+                        ErrorKind::VerifyFailed,
+                        "the content is not what was promised",
+                    )),
                     Err(e) => Err(e),
                 }
             } else {
@@ -295,7 +388,10 @@ impl Run<'_, '_> {
     fn content(&mut self, recipe: Digest, len: u64, chain: &mut Chain) -> Result<Digest> {
         let pieces = self.reader.pieces(recipe, len)?;
         let from = match chain {
-            Chain { pieces: before, hasher: Some(_) } if pieces.starts_with(before) => before.len(),
+            Chain {
+                pieces: before,
+                hasher: Some(_),
+            } if pieces.starts_with(before) => before.len(),
             _ => 0,
         };
         let mut hasher = match (&chain.hasher, from) {
@@ -347,8 +443,11 @@ impl Run<'_, '_> {
             let from = usize::try_from(segment.offset).unwrap_or(usize::MAX);
             let to = from.saturating_add(usize::try_from(segment.len).unwrap_or(usize::MAX));
             let part = plain.and_then(|p| p.get(from..to)).ok_or_else(|| {
-                Error::new(ErrorKind::VerifyFailed, "an object is shorter than a recipe says")
-                    .with_context("object", segment.object.to_hex())
+                Error::new(
+                    ErrorKind::VerifyFailed,
+                    "an object is shorter than a recipe says",
+                )
+                .with_context("object", segment.object.to_hex())
             })?;
             hasher.update(part);
         }
@@ -372,11 +471,17 @@ impl Run<'_, '_> {
             if !sound {
                 index.wrong = Some("the derived index is damaged".to_owned());
             } else if index.wrong.is_none() && count.is_ok_and(|n| n != index.hits) {
-                index.wrong = Some("the derived index knows objects that are in no pack".to_owned());
+                index.wrong =
+                    Some("the derived index knows objects that are in no pack".to_owned());
             }
         }
         if let Some(why) = index.wrong {
-            self.report(problem(ProblemKind::Index, layout::MIRROR_INDEX_DB, None, why));
+            self.report(problem(
+                ProblemKind::Index,
+                layout::MIRROR_INDEX_DB,
+                None,
+                why,
+            ));
         }
         Ok(true)
     }
@@ -401,7 +506,12 @@ impl Run<'_, '_> {
                     if !self.checked.contains(&(n, offset))
                         && let Err(why) = record::open(&header, walk.record())
                     {
-                        let mut p = problem(ProblemKind::Object, &*rel, Some(offset), format!("an object is damaged: {why}"));
+                        let mut p = problem(
+                            ProblemKind::Object,
+                            &*rel,
+                            Some(offset),
+                            format!("an object is damaged: {why}"),
+                        );
                         p.object = Some(header.digest);
                         self.report(p);
                     }
@@ -417,7 +527,12 @@ impl Run<'_, '_> {
                     }
                     if !whole && !inside {
                         let say = "a commit record does not agree with its batch";
-                        self.report(problem(ProblemKind::Object, &*rel, Some(end.saturating_sub(record::COMMIT as u64)), say));
+                        self.report(problem(
+                            ProblemKind::Object,
+                            &*rel,
+                            Some(end.saturating_sub(record::COMMIT as u64)),
+                            say,
+                        ));
                     }
                     committed = end;
                     waiting = 0;
@@ -430,9 +545,11 @@ impl Run<'_, '_> {
         }
         let newest = reader.lens.last().is_some_and(|l| l.0 == n);
         // What the index had seen committed was synced; it can't be torn.
-        let seen = reader.index.as_ref().and_then(|i| i.packs().ok()).is_some_and(|rows| {
-            rows.iter().any(|r| r.n == n && r.verified_len > committed)
-        });
+        let seen = reader
+            .index
+            .as_ref()
+            .and_then(|i| i.packs().ok())
+            .is_some_and(|rows| rows.iter().any(|r| r.n == n && r.verified_len > committed));
         if newest && !self.unmet && !seen && self.needed <= committed {
             self.tail(n, committed, len, false);
         } else if damage.is_empty() {
@@ -446,7 +563,12 @@ impl Run<'_, '_> {
     }
 
     fn damaged(&mut self, n: u32, rel: &str, from: u64, to: u64) {
-        let mut p = problem(ProblemKind::Object, rel, Some(from), format!("{} bytes are damaged", to - from));
+        let mut p = problem(
+            ProblemKind::Object,
+            rel,
+            Some(from),
+            format!("{} bytes are damaged", to - from),
+        );
         p.object = self.reader.packs.name_at(n, from);
         self.report(p);
     }
@@ -492,7 +614,9 @@ impl Compare {
             // Stored twice: the other record counts.
             Ok(Some(_)) => {}
             Ok(None) if reader.behind => {}
-            Ok(None) => self.wrong = Some(format!("the derived index does not know object {digest}")),
+            Ok(None) => {
+                self.wrong = Some(format!("the derived index does not know object {digest}"))
+            }
             Err(e) => self.wrong = Some(e.message().to_owned()),
         }
     }

@@ -104,7 +104,11 @@ impl<'l> MirrorWriter<'l> {
     /// `mirror-too-new`: nothing was written. `no-space`, `permission-denied`, `io`.
     pub fn open(cap: Capture<'l>, _now_ms: i64) -> Result<Self> {
         let (store, problems) = recover::open(cap)?;
-        Ok(MirrorWriter { store, pending: BTreeMap::new(), problems })
+        Ok(MirrorWriter {
+            store,
+            pending: BTreeMap::new(),
+            problems,
+        })
     }
 
     /// What opening found damaged, torn tails included.
@@ -124,10 +128,13 @@ impl<'l> MirrorWriter<'l> {
         let mut repaired = false;
         loop {
             let mut stopped = false;
-            let read = self.store.index.for_sources_after(after, u32::MAX, &mut |row| {
-                after = Some(row.head.ident.key);
-                each(row.head).inspect_err(|_| stopped = true)
-            });
+            let read = self
+                .store
+                .index
+                .for_sources_after(after, u32::MAX, &mut |row| {
+                    after = Some(row.head.ident.key);
+                    each(row.head).inspect_err(|_| stopped = true)
+                });
             match read {
                 Err(e) if e.kind() == ErrorKind::ArchiveCorrupt && !stopped && !repaired => {
                     // Nothing is pending, so it goes on behind the last one.
@@ -207,7 +214,10 @@ impl<'l> MirrorWriter<'l> {
     /// `internal` when the content is too long.
     pub fn prepare(bytes: Vec<u8>, shape: Shape, head: Option<&Head>) -> Result<Prepared> {
         if bytes.len() as u64 > PREPARE_LIMIT {
-            return Err(Error::new(ErrorKind::Internal, "a content is too long to be prepared in memory"));
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "a content is too long to be prepared in memory",
+            ));
         }
         let mut hasher = blake3::Hasher::new();
         let mut follows = None;
@@ -224,7 +234,11 @@ impl<'l> MirrorWriter<'l> {
         }
         hasher.update(&bytes[from..]);
         let hash = hasher.finalize().into();
-        let new = if follows.is_some() { &bytes[from..] } else { &bytes[..] };
+        let new = if follows.is_some() {
+            &bytes[from..]
+        } else {
+            &bytes[..]
+        };
         // A database that has a base is compared with it page by page, which needs the mirror.
         let compared = head.is_some() && shape != Shape::Text;
         let sealed = if new.len() <= LITERAL || compared {
@@ -235,7 +249,13 @@ impl<'l> MirrorWriter<'l> {
                 .map(|piece| record::seal(Kind::Chunk, piece))
                 .collect::<Result<_>>()?
         };
-        Ok(Prepared { shape, hash, follows, sealed, bytes })
+        Ok(Prepared {
+            shape,
+            hash,
+            follows,
+            sealed,
+            bytes,
+        })
     }
 
     /// Adds a prepared content as the next capture of `ident`. A content equal to the newest
@@ -243,7 +263,12 @@ impl<'l> MirrorWriter<'l> {
     ///
     /// # Errors
     /// `no-space`, `io`; the writer is then of no use any more.
-    pub fn add(&mut self, ident: &SourceIdent, prepared: Prepared, meta: CaptureMeta) -> Result<Added> {
+    pub fn add(
+        &mut self,
+        ident: &SourceIdent,
+        prepared: Prepared,
+        meta: CaptureMeta,
+    ) -> Result<Added> {
         self.store.usable()?;
         self.head(ident.key)?;
         let state = self.state(ident.key)?;
@@ -253,7 +278,8 @@ impl<'l> MirrorWriter<'l> {
             Some(head) if prepared.shape != Shape::Text && (head.hash, head.len) != (hash, len) => {
                 let base = Base::load(&mut self.store, head.recipe, head.len)?;
                 let mut bytes = &prepared.bytes[..];
-                let built = build::build(&mut self.store, prepared.shape, base.as_ref(), &mut bytes)?;
+                let built =
+                    build::build(&mut self.store, prepared.shape, base.as_ref(), &mut bytes)?;
                 build::write_recipe(&mut self.store, base.as_ref(), built.ops)?
             }
             head => self.place(&prepared, head.as_ref())?,
@@ -275,8 +301,19 @@ impl<'l> MirrorWriter<'l> {
             }
             let from = usize::try_from(base.len).unwrap_or(usize::MAX);
             let mut ops = Vec::new();
-            recipe::push(&mut ops, Op::Copy { from: 0, len: base.len });
-            self.new_ops(all.get(from..).unwrap_or(&[]), prepared.shape, Some(&prepared.sealed), &mut ops)?;
+            recipe::push(
+                &mut ops,
+                Op::Copy {
+                    from: 0,
+                    len: base.len,
+                },
+            );
+            self.new_ops(
+                all.get(from..).unwrap_or(&[]),
+                prepared.shape,
+                Some(&prepared.sealed),
+                &mut ops,
+            )?;
             return build::write_recipe(&mut self.store, Some(&base), ops);
         }
         let mut ops = Vec::new();
@@ -285,7 +322,13 @@ impl<'l> MirrorWriter<'l> {
         build::write_recipe(&mut self.store, None, ops)
     }
 
-    fn new_ops(&mut self, bytes: &[u8], shape: Shape, sealed: Option<&[Sealed]>, ops: &mut Vec<Op>) -> Result<()> {
+    fn new_ops(
+        &mut self,
+        bytes: &[u8],
+        shape: Shape,
+        sealed: Option<&[Sealed]>,
+        ops: &mut Vec<Op>,
+    ) -> Result<()> {
         if bytes.len() <= LITERAL {
             recipe::push(ops, Op::Literal(bytes.to_vec()));
             return Ok(());
@@ -303,7 +346,12 @@ impl<'l> MirrorWriter<'l> {
         };
         for piece in sealed {
             self.store.keep(piece)?;
-            let segment = Segment { object: piece.digest, offset: 0, len: piece.plain_len, whole: true };
+            let segment = Segment {
+                object: piece.digest,
+                offset: 0,
+                len: piece.plain_len,
+                whole: true,
+            };
             recipe::push(ops, Op::Object(segment));
         }
         Ok(())
@@ -322,7 +370,8 @@ impl<'l> MirrorWriter<'l> {
             if last != Some(piece.object) && !self.store.intact(&piece.object)? {
                 match bytes.get(at..end) {
                     Some(plain) if piece.whole && Digest::of(plain) == piece.object => {
-                        self.store.put(&record::seal_as(Kind::Chunk, piece.object, plain)?)?;
+                        self.store
+                            .put(&record::seal_as(Kind::Chunk, piece.object, plain)?)?;
                     }
                     _ => return Ok(None),
                 }
@@ -371,7 +420,10 @@ impl<'l> MirrorWriter<'l> {
             return Ok((recipe, built));
         }
         let ops = std::mem::take(&mut built.ops);
-        Ok((build::write_recipe(&mut self.store, loaded.as_ref(), ops)?, built))
+        Ok((
+            build::write_recipe(&mut self.store, loaded.as_ref(), ops)?,
+            built,
+        ))
     }
 
     /// Stores another file of the capture that is added next (`-wal`, `-journal`); goes into
@@ -390,12 +442,21 @@ impl<'l> MirrorWriter<'l> {
         let mut base = None;
         if !self.pending.contains_key(&key) {
             survey::ledger(self.store.cap.root(), key, &mut |line| {
-                base = line.group.iter().find(|m| m.name == name).map(|m| (m.recipe, m.len, m.hash));
+                base = line
+                    .group
+                    .iter()
+                    .find(|m| m.name == name)
+                    .map(|m| (m.recipe, m.len, m.hash));
                 Ok(())
             })?;
         }
         let (recipe, built) = self.store_content(base, content, shape)?;
-        Ok(GroupMember { name: name.to_owned(), recipe, len: built.len, hash: built.hash })
+        Ok(GroupMember {
+            name: name.to_owned(),
+            recipe,
+            len: built.len,
+            hash: built.hash,
+        })
     }
 
     /// What the ledger of a source ends with. The index is not believed when the file has
@@ -409,7 +470,8 @@ impl<'l> MirrorWriter<'l> {
         let row = self.store.index.source(key)?;
         match (&row, on_disk) {
             (Some(row), Some(len))
-                if row.ledger_len == len && survey::last_line(cap.root(), key, len)? == row.line_hash =>
+                if row.ledger_len == len
+                    && survey::last_line(cap.root(), key, len)? == row.line_hash =>
             {
                 return Ok(State::of(row));
             }
@@ -451,10 +513,9 @@ impl<'l> MirrorWriter<'l> {
         (stored, healed): (u64, u64),
     ) -> Result<Added> {
         let grouped = ledger::group_digest(&meta.group);
-        let unchanged = state
-            .head
-            .as_ref()
-            .is_some_and(|h| (h.recipe, h.len, h.hash) == (recipe, len, hash) && state.grouped == grouped);
+        let unchanged = state.head.as_ref().is_some_and(|h| {
+            (h.recipe, h.len, h.hash) == (recipe, len, hash) && state.grouped == grouped
+        });
         let seq = if unchanged { state.seq } else { state.seq + 1 };
         let mut pending = self.pending.remove(&ident.key).unwrap_or_else(|| Pending {
             row: SourceRow {
@@ -557,7 +618,8 @@ impl<'l> MirrorWriter<'l> {
         self.store.commit_pack(promises)?;
         let pending = &self.pending;
         if promises {
-            self.store.critical(|store| append_ledgers(&store.cap, pending))?;
+            self.store
+                .critical(|store| append_ledgers(&store.cap, pending))?;
         }
         let indexed = self.store.critical(|store| {
             store.index.begin()?;
@@ -596,7 +658,10 @@ impl<'l> MirrorWriter<'l> {
 
 /// Appends to every ledger of the batch and syncs them; then the names of the new ones.
 fn append_ledgers(cap: &Capture<'_>, pending: &BTreeMap<SourceKey, Pending>) -> Result<()> {
-    let grown: Vec<_> = pending.iter().filter(|(_, p)| !p.lines.is_empty()).collect();
+    let grown: Vec<_> = pending
+        .iter()
+        .filter(|(_, p)| !p.lines.is_empty())
+        .collect();
     let one = |(key, p): &(&SourceKey, &Pending)| -> Result<bool> {
         let (mut file, made) = cap.append(&layout::ledger(**key))?;
         if file.len() != p.old_len {
@@ -614,14 +679,17 @@ fn append_ledgers(cap: &Capture<'_>, pending: &BTreeMap<SourceKey, Pending>) -> 
         let threads: Vec<_> = grown
             .chunks(share)
             .map(|some| {
-                scope.spawn(|| some.iter().try_fold(false, |made, p| one(p).map(|m| made | m)))
+                scope.spawn(|| {
+                    some.iter()
+                        .try_fold(false, |made, p| one(p).map(|m| made | m))
+                })
             })
             .collect();
         let mut made = false;
         for thread in threads {
-            made |= thread
-                .join()
-                .map_err(|_| Error::new(ErrorKind::Internal, "a thread that syncs ledgers died"))??;
+            made |= thread.join().map_err(|_| {
+                Error::new(ErrorKind::Internal, "a thread that syncs ledgers died")
+            })??;
         }
         Ok(made)
     })?;

@@ -30,7 +30,10 @@ fn batches() -> Batches {
     let read = |d: &Data, rel: &str| std::fs::read(d.path(rel)).unwrap();
     Batches {
         pack: (read(&first, PACK).len(), read(&data, PACK)),
-        ledger: (read(&first, &ledger_of("a")).len(), read(&data, &ledger_of("a"))),
+        ledger: (
+            read(&first, &ledger_of("a")).len(),
+            read(&data, &ledger_of("a")),
+        ),
         first,
         second: data,
         one,
@@ -39,7 +42,10 @@ fn batches() -> Batches {
 }
 
 fn bad(data: &Data) -> Vec<MirrorProblem> {
-    data.verify(true).into_iter().filter(|p| !p.kind.harmless()).collect()
+    data.verify(true)
+        .into_iter()
+        .filter(|p| !p.kind.harmless())
+        .collect()
 }
 
 #[test]
@@ -51,11 +57,23 @@ fn a_pack_torn_at_any_byte_of_an_unpromised_batch_is_cut_and_nothing_is_lost() {
         assert_eq!(bad(&data), vec![], "cut at {cut}");
         data.write(|w| {
             let torn = w.problems().iter().any(|p| p.kind == ProblemKind::TornPack);
-            assert_eq!(torn, cut != b.pack.0 && cut != b.pack.1.len(), "cut at {cut}");
-            assert!(w.problems().iter().all(|p| p.kind.harmless()), "{:?}", w.problems());
+            assert_eq!(
+                torn,
+                cut != b.pack.0 && cut != b.pack.1.len(),
+                "cut at {cut}"
+            );
+            assert!(
+                w.problems().iter().all(|p| p.kind.harmless()),
+                "{:?}",
+                w.problems()
+            );
         });
         let len = std::fs::metadata(data.path(PACK)).unwrap().len() as usize;
-        assert_eq!(len, if cut == b.pack.1.len() { cut } else { b.pack.0 }, "cut at {cut}");
+        assert_eq!(
+            len,
+            if cut == b.pack.1.len() { cut } else { b.pack.0 },
+            "cut at {cut}"
+        );
         assert_eq!(data.get("a", 1).unwrap(), b.one);
         assert_eq!(data.add("a", &b.two).seq, 2);
         assert_eq!(data.get("a", 2).unwrap(), b.two);
@@ -86,23 +104,37 @@ fn a_pack_torn_in_a_promised_batch_is_never_cut_and_capture_goes_on() {
         // With an index as old as the cut pack, nothing but the ledger's length is amiss; that is
         // for `verify` and for the next capture of that source to find.
         for cut in b.pack.0 + usize::from(stale)..b.pack.1.len() {
-            let data = if stale { b.first.copy() } else { b.second.copy() };
+            let data = if stale {
+                b.first.copy()
+            } else {
+                b.second.copy()
+            };
             std::fs::write(data.path(&ledger_of("a")), &b.ledger.1).unwrap();
             std::fs::write(data.path(PACK), &b.pack.1[..cut]).unwrap();
             // Only the commit record is gone from here on: the objects can still be read.
             let whole = cut + 24 >= b.pack.1.len();
             assert!(!bad(&data).is_empty(), "cut at {cut} goes unseen");
             let added = data.write(|w| {
-                assert!(w.problems().iter().any(|p| !p.kind.harmless()), "cut at {cut}");
+                assert!(
+                    w.problems().iter().any(|p| !p.kind.harmless()),
+                    "cut at {cut}"
+                );
                 let head = w.head(ident("a").key).unwrap().unwrap();
-                assert_eq!((head.seq, head.gate), (2, StatGate::default()), "cut at {cut}");
+                assert_eq!(
+                    (head.seq, head.gate),
+                    (2, StatGate::default()),
+                    "cut at {cut}"
+                );
                 let added = add(w, "a", &b.two);
                 w.flush().unwrap();
                 added
             });
             assert_eq!(added.unchanged, whole, "cut at {cut}");
             let pack = std::fs::read(data.path(PACK)).unwrap();
-            assert!(pack.starts_with(&b.pack.1[..cut]), "cut at {cut}: a promised batch was touched");
+            assert!(
+                pack.starts_with(&b.pack.1[..cut]),
+                "cut at {cut}: a promised batch was touched"
+            );
             assert_eq!(data.get("a", 1).unwrap(), b.one);
             assert_eq!(data.get("a", added.seq).unwrap(), b.two);
             // The next writer finds everything as it was left.
@@ -120,11 +152,22 @@ fn a_ledger_torn_at_any_byte_of_its_last_line_is_cut_there() {
         std::fs::write(data.path(&ledger_of("a")), &b.ledger.1[..cut]).unwrap();
         assert_eq!(bad(&data), vec![], "cut at {cut}");
         data.write(|w| {
-            let torn = w.problems().iter().any(|p| p.kind == ProblemKind::TornLedger);
-            assert_eq!(torn, cut != b.ledger.0 && cut != b.ledger.1.len(), "cut at {cut}");
+            let torn = w
+                .problems()
+                .iter()
+                .any(|p| p.kind == ProblemKind::TornLedger);
+            assert_eq!(
+                torn,
+                cut != b.ledger.0 && cut != b.ledger.1.len(),
+                "cut at {cut}"
+            );
         });
         let whole = cut == b.ledger.1.len();
-        assert_eq!(data.captures("a"), if whole { 2 } else { 1 }, "cut at {cut}");
+        assert_eq!(
+            data.captures("a"),
+            if whole { 2 } else { 1 },
+            "cut at {cut}"
+        );
         let added = data.add("a", &b.two);
         assert_eq!((added.seq, added.unchanged), (2, whole), "cut at {cut}");
         assert_eq!(data.get("a", 1).unwrap(), b.one);
@@ -230,17 +273,32 @@ fn a_failed_sync_ends_the_writer() {
     data.add("a", b"one\n");
     let trace = data.path("trace");
     let ran = std::process::Command::new("strace")
-        .args(["-f", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1", "-o"])
+        .args([
+            "-f",
+            "-e",
+            "trace=fdatasync",
+            "-e",
+            "inject=fdatasync:error=EIO:when=1",
+            "-o",
+        ])
         .arg(&trace)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "store::mirror::tests::crash::a_failed_sync_ends_the_writer"])
+        .args([
+            "--exact",
+            "store::mirror::tests::crash::a_failed_sync_ends_the_writer",
+        ])
         .env(AGAIN, data.dir.path())
         .output();
     let Ok(ran) = ran else {
         println!("no strace here: not tested");
         return;
     };
-    assert!(ran.status.success(), "{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(
+        ran.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr)
+    );
     let syncs = std::fs::read_to_string(&trace).unwrap();
     assert_eq!(syncs.matches("fdatasync(").count(), 1, "{syncs}");
     assert_eq!(data.captures("a"), 1);

@@ -2,8 +2,11 @@ use super::*;
 
 const PACK: &str = "raw-mirror/packs/00000001.pack";
 
+/// Source, number and content of a capture.
+type Version = (&'static str, u64, Vec<u8>);
+
 /// Some sources with some versions, and what each version holds.
-fn sample() -> (Data, Vec<(&'static str, u64, Vec<u8>)>) {
+fn sample() -> (Data, Vec<Version>) {
     let data = Data::new();
     let mut truth = Vec::new();
     let mut a = lines(1, 3);
@@ -17,16 +20,21 @@ fn sample() -> (Data, Vec<(&'static str, u64, Vec<u8>)>) {
     truth.push(("b", 1, b));
     data.write(|w| w.flush().unwrap());
     let lock = data.lock();
-    MirrorWriter::open(Capture::new(&lock), 0).unwrap().finish().unwrap();
+    MirrorWriter::open(Capture::new(&lock), 0)
+        .unwrap()
+        .finish()
+        .unwrap();
     drop(lock);
     (data, truth)
 }
 
 /// Damages one file, checks that it is named, and that capturing the sources again makes every
 /// newest version whole.
-fn found_and_healed(data: &Data, rel: &str, what: &str, truth: &[(&'static str, u64, Vec<u8>)]) {
+fn found_and_healed(data: &Data, rel: &str, what: &str, truth: &[Version]) {
     let found = data.verify(true);
-    let key = rel.trim_start_matches("raw-mirror/sources/").trim_end_matches(".jsonl");
+    let key = rel
+        .trim_start_matches("raw-mirror/sources/")
+        .trim_end_matches(".jsonl");
     let named = found.iter().any(|p| {
         !p.kind.harmless()
             && (p.file == rel || p.capture.is_some_and(|(k, _)| k.to_string() == key))
@@ -38,7 +46,10 @@ fn found_and_healed(data: &Data, rel: &str, what: &str, truth: &[(&'static str, 
     }
     for (name, bytes) in newest {
         let added = data.add(name, bytes);
-        assert!(&data.get(name, added.seq).unwrap() == bytes, "{what}: {name}");
+        assert!(
+            &data.get(name, added.seq).unwrap() == bytes,
+            "{what}: {name}"
+        );
     }
 }
 
@@ -62,7 +73,10 @@ fn every_flipped_byte_of_a_pack_is_named_and_healed_by_a_new_capture() {
             std::fs::write(hurt.path(PACK), &bytes).unwrap();
             found_and_healed(&hurt, PACK, &format!("byte {at}, index {index}"), &truth);
             let now = std::fs::read(hurt.path(PACK)).unwrap();
-            assert!(now.starts_with(&bytes), "byte {at}, index {index}: the damaged pack was changed");
+            assert!(
+                now.starts_with(&bytes),
+                "byte {at}, index {index}: the damaged pack was changed"
+            );
         }
     }
 }
@@ -100,7 +114,12 @@ fn lost_lines_packs_and_ledgers_are_named() {
     let all: Vec<&str> = ledger.split_inclusive('\n').collect();
     for lost in 1..all.len() {
         let hurt = data.copy();
-        let kept: String = all.iter().enumerate().filter(|(i, _)| *i != lost).map(|(_, l)| *l).collect();
+        let kept: String = all
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != lost)
+            .map(|(_, l)| *l)
+            .collect();
         std::fs::write(hurt.path(&rel), kept).unwrap();
         found_and_healed(&hurt, &rel, &format!("line {lost}"), &truth);
     }
@@ -156,7 +175,10 @@ fn a_damaged_chunk_is_healed_from_the_same_bytes_and_the_old_promise_with_it() {
     assert!(added.unchanged && added.healed == 1, "{added:?}");
     assert_eq!(data.get("a", 1).unwrap(), bytes);
     // The damaged record is still there and still named.
-    assert_eq!(data.verify(true).iter().map(|p| p.kind).collect::<Vec<_>>(), [ProblemKind::Object]);
+    assert_eq!(
+        data.verify(true).iter().map(|p| p.kind).collect::<Vec<_>>(),
+        [ProblemKind::Object]
+    );
     // An append never builds on damage either.
     let data = Data::new();
     data.add("a", &bytes);
@@ -173,7 +195,14 @@ fn time_that_is_up_ends_a_verification_honestly() {
     let reader = MirrorReader::open(&root).unwrap().unwrap();
     let mut left = 3;
     let summary = reader
-        .verify(true, &mut || { left -= 1; left < 0 }, &mut |p| panic!("{p:?}"))
+        .verify(
+            true,
+            &mut || {
+                left -= 1;
+                left < 0
+            },
+            &mut |p| panic!("{p:?}"),
+        )
         .unwrap();
     assert!(!summary.complete);
 }

@@ -26,8 +26,14 @@ fn forty_appends_cost_little_more_than_one_capture_of_the_end() {
         });
     }
     let (all, once) = (data.size(), cost_alone(&content));
-    println!("40 appends: {all} bytes, one capture {once}: {:.3}", all as f64 / once as f64);
-    assert!(all * 100 <= once * 115, "{all} bytes for 41 versions, {once} for the last alone");
+    println!(
+        "40 appends: {all} bytes, one capture {once}: {:.3}",
+        all as f64 / once as f64
+    );
+    assert!(
+        all * 100 <= once * 115,
+        "{all} bytes for 41 versions, {once} for the last alone"
+    );
     assert_eq!(data.captures("a"), 41);
     assert_eq!(data.get("a", 41).unwrap(), content);
 }
@@ -66,7 +72,10 @@ fn a_line_more_costs_its_own_size_and_512_bytes() {
                 worst = worst.max(over);
             }
         }
-        println!("big {big}: {} bytes on average, at most {worst}, {full} in full", sum / appends);
+        println!(
+            "big {big}: {} bytes on average, at most {worst}, {full} in full",
+            sum / appends
+        );
         assert!(sum / appends <= 512, "{} bytes on average", sum / appends);
         assert!(full <= appends / 63 + 1, "{full} of {appends} cost more");
     }
@@ -79,10 +88,19 @@ fn database(path: &Path, rows: std::ops::Range<u64>) {
     conn.execute_batch("BEGIN").unwrap();
     for i in rows.clone() {
         let body = String::from_utf8(lines(i, 3)).unwrap();
-        conn.execute("INSERT INTO m VALUES (?1, ?2, ?3, ?4)", rusqlite::params![i as i64, format!("s{}", i % 40), i as i64, body]).unwrap();
+        conn.execute(
+            "INSERT INTO m VALUES (?1, ?2, ?3, ?4)",
+            rusqlite::params![i as i64, format!("s{}", i % 40), i as i64, body],
+        )
+        .unwrap();
     }
-    conn.execute("UPDATE m SET at = at + 1 WHERE id % 977 = ?1", [(rows.start % 977) as i64]).unwrap();
-    conn.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    conn.execute(
+        "UPDATE m SET at = at + 1 WHERE id % 977 = ?1",
+        [(rows.start % 977) as i64],
+    )
+    .unwrap();
+    conn.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
 }
 
 #[test]
@@ -114,8 +132,15 @@ fn a_growing_database_costs_one_capture_and_its_changed_pages() {
         w.flush().unwrap();
     });
     let (all, once) = (data.size(), alone.size());
-    println!("database of {}: {all} bytes for 25 versions, {once} for the last, changed pages {changed}: {:.3}", old.len(), all as f64 / (once + changed) as f64);
-    assert!(all * 10 <= (once + changed) * 13, "{all} bytes for 25 versions, {once} for the last, changed {changed}");
+    println!(
+        "database of {}: {all} bytes for 25 versions, {once} for the last, changed pages {changed}: {:.3}",
+        old.len(),
+        all as f64 / (once + changed) as f64
+    );
+    assert!(
+        all * 10 <= (once + changed) * 13,
+        "{all} bytes for 25 versions, {once} for the last, changed {changed}"
+    );
     assert_eq!(data.get("db", 25).unwrap(), old);
 }
 
@@ -136,7 +161,10 @@ fn a_changed_line_in_the_middle_costs_a_few_pieces() {
     });
     let grown = data.size() - once;
     println!("insert in {}: {grown} of {once}", content.len());
-    assert!(grown * 8 < once, "an insert stored {grown} bytes of {once} again");
+    assert!(
+        grown * 8 < once,
+        "an insert stored {grown} bytes of {once} again"
+    );
     assert_eq!(data.get("a", 2).unwrap(), content);
     assert_eq!(data.verify(true), vec![]);
 }
@@ -167,24 +195,41 @@ fn memory_stays_flat_for_500_megabytes() {
     }
     if std::env::var_os(AGAIN).is_none() {
         let out = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "store::mirror::tests::growth::memory_stays_flat_for_500_megabytes", "--nocapture"])
+            .args([
+                "--exact",
+                "store::mirror::tests::growth::memory_stays_flat_for_500_megabytes",
+                "--nocapture",
+            ])
             .env(AGAIN, "1")
             .output()
             .unwrap();
         print!("{}", String::from_utf8_lossy(&out.stdout));
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         return;
     }
     let data = Data::new();
     let peak = || -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = status.lines().find(|l| l.starts_with("VmHWM:"));
-        line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse().ok()).unwrap_or(0) / 1024
+        line.and_then(|l| l.split_whitespace().nth(1))
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0)
+            / 1024
     };
     let capture = |left: usize| {
-        let mut long = Long { block: lines(1, 20_000), at: 0, left };
+        let mut long = Long {
+            block: lines(1, 20_000),
+            at: 0,
+            left,
+        };
         data.write(|w| {
-            let added = w.add_stream(&ident("long"), &mut long, Shape::Text, meta(1, left)).unwrap();
+            let added = w
+                .add_stream(&ident("long"), &mut long, Shape::Text, meta(1, left))
+                .unwrap();
             w.flush().unwrap();
             let mut content = w.open_content(added.recipe, added.len).unwrap();
             let mut sink = std::io::sink();

@@ -14,7 +14,10 @@ fn sample() -> (Data, Vec<Head>) {
         });
     }
     let lock = data.lock();
-    MirrorWriter::open(Capture::new(&lock), 0).unwrap().finish().unwrap();
+    MirrorWriter::open(Capture::new(&lock), 0)
+        .unwrap()
+        .finish()
+        .unwrap();
     drop(lock);
     let heads = heads(&data);
     assert_eq!(heads.len(), 40);
@@ -25,14 +28,23 @@ fn heads(data: &Data) -> Vec<Head> {
     let root = data.root();
     let reader = MirrorReader::open(&root).unwrap().unwrap();
     let mut all = Vec::new();
-    reader.for_each_head(&mut |h| { all.push(h); Ok(()) }).unwrap();
+    reader
+        .for_each_head(&mut |h| {
+            all.push(h);
+            Ok(())
+        })
+        .unwrap();
     all
 }
 
 fn writer_heads(data: &Data) -> Vec<Head> {
     data.write(|w| {
         let mut all = Vec::new();
-        w.for_each_head(&mut |h| { all.push(h); Ok(()) }).unwrap();
+        w.for_each_head(&mut |h| {
+            all.push(h);
+            Ok(())
+        })
+        .unwrap();
         all
     })
 }
@@ -40,7 +52,13 @@ fn writer_heads(data: &Data) -> Vec<Head> {
 #[test]
 fn without_an_index_or_with_garbage_answers_come_from_the_evidence() {
     let (data, truth) = sample();
-    for what in ["gone", "empty", "garbage", "another database", "folder gone"] {
+    for what in [
+        "gone",
+        "empty",
+        "garbage",
+        "another database",
+        "folder gone",
+    ] {
         let hurt = data.copy();
         let db = hurt.path(DB);
         match what {
@@ -51,12 +69,16 @@ fn without_an_index_or_with_garbage_answers_come_from_the_evidence() {
             _ => {
                 std::fs::remove_file(&db).unwrap();
                 let conn = crate::store::sqlite::open_write(&db, true).unwrap();
-                conn.execute_batch("CREATE TABLE object(x INTEGER) STRICT; PRAGMA user_version=9").unwrap();
+                conn.execute_batch("CREATE TABLE object(x INTEGER) STRICT; PRAGMA user_version=9")
+                    .unwrap();
             }
         }
         assert_eq!(heads(&hurt), truth, "{what}");
         let found = hurt.verify(true);
-        assert!(!found.is_empty() && found.iter().all(|p| p.kind == ProblemKind::IndexStale), "{what}: {found:?}");
+        assert!(
+            !found.is_empty() && found.iter().all(|p| p.kind == ProblemKind::IndexStale),
+            "{what}: {found:?}"
+        );
         assert_eq!(hurt.get("s7", 2).unwrap(), lines(8, 120));
         assert_eq!(writer_heads(&hurt), truth, "{what}");
         assert_eq!(hurt.verify(true), vec![], "{what}");
@@ -97,7 +119,9 @@ fn a_flipped_bit_of_the_index_is_found_or_changes_nothing() {
         std::fs::write(hurt.path(DB), &bytes).unwrap();
         let found = hurt.verify(true);
         assert!(
-            found.iter().all(|p| matches!(p.kind, ProblemKind::Index | ProblemKind::IndexStale)),
+            found
+                .iter()
+                .all(|p| matches!(p.kind, ProblemKind::Index | ProblemKind::IndexStale)),
             "byte {at}: {found:?}"
         );
         if found.is_empty() {
@@ -112,7 +136,9 @@ fn a_flipped_bit_of_the_index_is_found_or_changes_nothing() {
             MirrorWriter::open(Capture::new(&lock), 0).is_ok_and(|mut w| {
                 let source = ident("s5");
                 w.head(source.key)
-                    .and_then(|head| MirrorWriter::prepare(more.clone(), Shape::Text, head.as_ref()))
+                    .and_then(|head| {
+                        MirrorWriter::prepare(more.clone(), Shape::Text, head.as_ref())
+                    })
                     .and_then(|p| w.add(&source, p, meta(3, more.len())))
                     .and_then(|_| w.flush())
                     .is_ok()
@@ -120,7 +146,13 @@ fn a_flipped_bit_of_the_index_is_found_or_changes_nothing() {
         });
         assert!(done, "byte {at}");
         let root = hurt.root();
-        let seq = MirrorReader::open(&root).unwrap().unwrap().head(ident("s5").key).unwrap().unwrap().seq;
+        let seq = MirrorReader::open(&root)
+            .unwrap()
+            .unwrap()
+            .head(ident("s5").key)
+            .unwrap()
+            .unwrap()
+            .seq;
         assert_eq!(seq, 3, "byte {at}, {:?}", hurt.verify(false));
         assert_eq!(hurt.get("s5", seq).unwrap(), more, "byte {at}");
     }
@@ -142,7 +174,10 @@ fn an_unchanged_source_only_refreshes_its_gate() {
         assert!(w.add(&source, prepared, touched.clone()).unwrap().unchanged);
         w.flush().unwrap();
         let now = w.head(source.key).unwrap().unwrap();
-        assert_eq!((now.gate, now.seq, now.at_ms), (touched.gate, head.seq, head.at_ms));
+        assert_eq!(
+            (now.gate, now.seq, now.at_ms),
+            (touched.gate, head.seq, head.at_ms)
+        );
     });
     assert_eq!(data.size(), before, "nothing but the index may grow");
     assert_eq!(data.verify(true), vec![]);
@@ -157,7 +192,11 @@ fn a_reader_leaves_no_trace() {
         for e in walkdir::WalkDir::new(data.dir.path()).sort_by_file_name() {
             let e = e.unwrap();
             let m = e.metadata().unwrap();
-            let bytes = if m.is_file() { std::fs::read(e.path()).unwrap() } else { Vec::new() };
+            let bytes = if m.is_file() {
+                std::fs::read(e.path()).unwrap()
+            } else {
+                Vec::new()
+            };
             all.push((e.path().to_path_buf(), m.modified().unwrap(), bytes));
         }
         all
@@ -167,4 +206,15 @@ fn a_reader_leaves_no_trace() {
     assert_eq!(data.get("late", 1).unwrap(), b"in the log of the index\n");
     assert_eq!(data.verify(true), vec![]);
     assert!(tree() == before);
+}
+
+#[test]
+fn a_run_that_finds_nothing_to_do_reads_only_the_index() {
+    let (data, truth) = sample();
+    // Whoever looked into ledgers or packs would find neither.
+    std::fs::remove_dir_all(data.path("raw-mirror/sources")).unwrap();
+    let pack = data.path("raw-mirror/packs/00000001.pack");
+    let len = std::fs::metadata(&pack).unwrap().len();
+    std::fs::write(&pack, vec![7u8; usize::try_from(len).unwrap()]).unwrap();
+    assert_eq!(writer_heads(&data), truth);
 }

@@ -22,8 +22,22 @@ struct Data {
 /// Bytes that compress about as well as a session does, the same for the same seed.
 fn lines(seed: u64, count: usize) -> Vec<u8> {
     const WORDS: [&str; 16] = [
-        "the", "error", "function", "returns", "src/main.rs", "let", "value", "because", "\\n", "test", "file",
-        "should", "assistant", "content", "run", "it",
+        "the",
+        "error",
+        "function",
+        "returns",
+        "src/main.rs",
+        "let",
+        "value",
+        "because",
+        "\\n",
+        "test",
+        "file",
+        "should",
+        "assistant",
+        "content",
+        "run",
+        "it",
     ];
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = move || {
@@ -35,7 +49,12 @@ fn lines(seed: u64, count: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for i in 0..count {
         out.extend_from_slice(
-            format!("{{\"type\":\"message\",\"uuid\":\"{:016x}{:016x}\",\"n\":{i},\"text\":\"", next(), next()).as_bytes(),
+            format!(
+                "{{\"type\":\"message\",\"uuid\":\"{:016x}{:016x}\",\"n\":{i},\"text\":\"",
+                next(),
+                next()
+            )
+            .as_bytes(),
         );
         for _ in 0..next() % 120 {
             let r = next();
@@ -53,17 +72,30 @@ fn lines(seed: u64, count: usize) -> Vec<u8> {
 /// Bytes that do not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0u8; len];
-    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut out);
+    blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut out);
     out
 }
 
 fn ident(name: &str) -> SourceIdent {
-    SourceIdent::new("local", Provider::Claude, PathBuf::from(format!("/home/x/{name}.jsonl")))
+    SourceIdent::new(
+        "local",
+        Provider::Claude,
+        PathBuf::from(format!("/home/x/{name}.jsonl")),
+    )
 }
 
 fn meta(at_ms: i64, len: usize) -> CaptureMeta {
     CaptureMeta {
-        gate: StatGate { dev: 64768, ino: 1_234_567, size: len as u64, mtime_ns: 1_732_900_000_000_000_000 + at_ms, extra: String::new() },
+        gate: StatGate {
+            dev: 64768,
+            ino: 1_234_567,
+            size: len as u64,
+            mtime_ns: 1_732_900_000_000_000_000 + at_ms,
+            extra: String::new(),
+        },
         at_ms: 1_732_900_000_000 + at_ms,
         ..CaptureMeta::default()
     }
@@ -73,7 +105,11 @@ impl Data {
     fn new() -> Self {
         // In memory where that is possible: these tests sync thousands of times.
         let memory = Path::new("/dev/shm");
-        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let dir = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempfile::tempdir()
+        };
         Data { dir: dir.unwrap() }
     }
 
@@ -117,7 +153,9 @@ impl Data {
     fn get(&self, name: &str, seq: u64) -> crate::error::Result<Vec<u8>> {
         let root = self.root();
         let reader = MirrorReader::open(&root)?.unwrap();
-        let line = reader.capture(ident(name).key, seq)?.unwrap_or_else(|| panic!("no capture {seq} of {name}"));
+        let line = reader
+            .capture(ident(name).key, seq)?
+            .unwrap_or_else(|| panic!("no capture {seq} of {name}"));
         let bytes = read(reader.open_content(line.recipe, line.len)?)?;
         assert_eq!(Digest::of(&bytes), line.hash);
         Ok(bytes)
@@ -127,7 +165,12 @@ impl Data {
         let root = self.root();
         let reader = MirrorReader::open(&root).unwrap().unwrap();
         let mut n = 0;
-        reader.captures(ident(name).key, &mut |_| { n += 1; Ok(()) }).unwrap();
+        reader
+            .captures(ident(name).key, &mut |_| {
+                n += 1;
+                Ok(())
+            })
+            .unwrap();
         n
     }
 
@@ -135,7 +178,9 @@ impl Data {
         let root = self.root();
         let reader = MirrorReader::open(&root).unwrap().unwrap();
         let mut found = Vec::new();
-        let summary = reader.verify(deep, &mut || false, &mut |p| found.push(p)).unwrap();
+        let summary = reader
+            .verify(deep, &mut || false, &mut |p| found.push(p))
+            .unwrap();
         assert!(summary.complete);
         assert_eq!(summary.problems, found.len() as u64);
         found
@@ -143,7 +188,10 @@ impl Data {
 
     /// Bytes of packs and ledgers.
     fn size(&self) -> u64 {
-        ["raw-mirror/packs", "raw-mirror/sources"].iter().map(|d| folder(&self.path(d))).sum()
+        ["raw-mirror/packs", "raw-mirror/sources"]
+            .iter()
+            .map(|d| folder(&self.path(d)))
+            .sum()
     }
 
     /// A copy, for damage.
@@ -151,7 +199,10 @@ impl Data {
         let copy = Data::new();
         for entry in walkdir::WalkDir::new(self.dir.path()) {
             let entry = entry.unwrap();
-            let to = copy.dir.path().join(entry.path().strip_prefix(self.dir.path()).unwrap());
+            let to = copy
+                .dir
+                .path()
+                .join(entry.path().strip_prefix(self.dir.path()).unwrap());
             if entry.file_type().is_dir() {
                 std::fs::create_dir_all(to).unwrap();
             } else {
@@ -174,15 +225,21 @@ fn folder(path: &Path) -> u64 {
 fn add(w: &mut MirrorWriter<'_>, name: &str, bytes: &[u8]) -> Added {
     let ident = ident(name);
     let head = w.head(ident.key).unwrap();
-    let at = head.as_ref().map_or(1, |h| i64::try_from(h.seq).unwrap() + 1);
+    let at = head
+        .as_ref()
+        .map_or(1, |h| i64::try_from(h.seq).unwrap() + 1);
     let prepared = MirrorWriter::prepare(bytes.to_vec(), Shape::Text, head.as_ref()).unwrap();
     w.add(&ident, prepared, meta(at, bytes.len())).unwrap()
 }
 
 fn stream(w: &mut MirrorWriter<'_>, name: &str, bytes: &[u8], shape: Shape) -> Added {
     let ident = ident(name);
-    let at = w.head(ident.key).unwrap().map_or(1, |h| i64::try_from(h.seq).unwrap() + 1);
-    w.add_stream(&ident, &mut &bytes[..], shape, meta(at, bytes.len())).unwrap()
+    let at = w
+        .head(ident.key)
+        .unwrap()
+        .map_or(1, |h| i64::try_from(h.seq).unwrap() + 1);
+    w.add_stream(&ident, &mut &bytes[..], shape, meta(at, bytes.len()))
+        .unwrap()
 }
 
 fn read(mut content: ContentReader<'_>) -> crate::error::Result<Vec<u8>> {

@@ -132,12 +132,26 @@ fn reading_may_begin_anywhere() {
     let reader = MirrorReader::open(&root).unwrap().unwrap();
     let head = reader.head(ident("a").key).unwrap().unwrap();
     assert_eq!(head.seq, 2);
-    for at in [0, 1, content.len() / 2 - 1, content.len() / 2, content.len() - 1, content.len(), content.len() + 5] {
+    for at in [
+        0,
+        1,
+        content.len() / 2 - 1,
+        content.len() / 2,
+        content.len() - 1,
+        content.len(),
+        content.len() + 5,
+    ] {
         let mut input = reader.open_content(head.recipe, head.len).unwrap();
         input.seek(SeekFrom::Start(at as u64)).unwrap();
-        assert!(read(input).unwrap() == content[at.min(content.len())..], "{at}");
+        assert!(
+            read(input).unwrap() == content[at.min(content.len())..],
+            "{at}"
+        );
     }
-    assert_eq!(reader.resolve_path(&ident("a").path).unwrap(), vec![ident("a")]);
+    assert_eq!(
+        reader.resolve_path(&ident("a").path).unwrap(),
+        vec![ident("a")]
+    );
 }
 
 #[test]
@@ -147,24 +161,38 @@ fn a_group_is_one_capture_and_a_changed_member_is_a_new_one() {
     let shape = Shape::Sqlite { page_size: 4096 };
     let capture = |w: &mut MirrorWriter<'_>, wal: &[u8]| {
         let source = ident("db");
-        let member = w.store_member(source.key, "-wal", &mut &wal[..], Shape::Text).unwrap();
-        let meta = CaptureMeta { group: vec![member], ..meta(1, main.len()) };
+        let member = w
+            .store_member(source.key, "-wal", &mut &wal[..], Shape::Text)
+            .unwrap();
+        let meta = CaptureMeta {
+            group: vec![member],
+            ..meta(1, main.len())
+        };
         let added = w.add_stream(&source, &mut &main[..], shape, meta).unwrap();
         w.flush().unwrap();
         added
     };
-    let (wal1, wal2) = (noise(5, 50_000), [noise(5, 50_000), noise(6, 8_000)].concat());
+    let (wal1, wal2) = (
+        noise(5, 50_000),
+        [noise(5, 50_000), noise(6, 8_000)].concat(),
+    );
     data.write(|w| assert_eq!(capture(w, &wal1).seq, 1));
     data.write(|w| assert!(capture(w, &wal1).unchanged));
     let added = data.write(|w| capture(w, &wal2));
     assert_eq!((added.seq, added.unchanged), (2, false));
-    assert!(added.stored < 10_000, "a grown WAL was stored again: {added:?}");
+    assert!(
+        added.stored < 10_000,
+        "a grown WAL was stored again: {added:?}"
+    );
     let root = data.root();
     let reader = MirrorReader::open(&root).unwrap().unwrap();
     let line = reader.capture(ident("db").key, 2).unwrap().unwrap();
     let wal = &line.group[0];
     assert_eq!(wal.name, "-wal");
-    assert_eq!(read(reader.open_content(wal.recipe, wal.len).unwrap()).unwrap(), wal2);
+    assert_eq!(
+        read(reader.open_content(wal.recipe, wal.len).unwrap()).unwrap(),
+        wal2
+    );
     assert_eq!(data.verify(true), vec![]);
 }
 
@@ -184,7 +212,14 @@ fn a_source_that_fails_while_it_is_read_adds_nothing_and_the_writer_goes_on() {
     }
     let data = Data::new();
     data.write(|w| {
-        let e = w.add_stream(&ident("bad"), &mut Failing(20 << 20), Shape::Text, meta(1, 1)).unwrap_err();
+        let e = w
+            .add_stream(
+                &ident("bad"),
+                &mut Failing(20 << 20),
+                Shape::Text,
+                meta(1, 1),
+            )
+            .unwrap_err();
         assert_eq!(e.kind(), crate::error::ErrorKind::Io);
         add(w, "good", b"one line\n");
         w.flush().unwrap();
@@ -213,9 +248,14 @@ fn a_newer_format_is_refused_and_nothing_is_written() {
     std::fs::write(data.path("raw-mirror/FORMAT"), "cass-mirror 2\n").unwrap();
     let before = data.size();
     let lock = data.lock();
-    let kind = MirrorWriter::open(Capture::new(&lock), 0).unwrap_err().kind();
+    let kind = MirrorWriter::open(Capture::new(&lock), 0)
+        .unwrap_err()
+        .kind();
     assert_eq!(kind, crate::error::ErrorKind::MirrorTooNew);
     let root = data.root();
-    assert_eq!(MirrorReader::open(&root).unwrap_err().kind(), crate::error::ErrorKind::MirrorTooNew);
+    assert_eq!(
+        MirrorReader::open(&root).unwrap_err().kind(),
+        crate::error::ErrorKind::MirrorTooNew
+    );
     assert_eq!(data.size(), before);
 }
