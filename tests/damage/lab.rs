@@ -146,8 +146,10 @@ impl Lab {
                 grown.push(sessions::codex(i, 40));
             }
             for (path, text) in &grown {
-                let half = text[..text.len() / 2].rfind('\n').unwrap() + 1;
-                lab.put(path, &text.as_bytes()[..half]);
+                let bytes = text.as_bytes();
+                let half = bytes.len() / 2;
+                let half = half + bytes[half..].iter().position(|b| *b == b'\n').unwrap() + 1;
+                lab.put(path, &bytes[..half]);
             }
             lab.index(false);
             for (path, text) in &grown {

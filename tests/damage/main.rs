@@ -14,11 +14,11 @@
 )]
 
 mod archive;
-
+mod budget;
 mod figures;
 mod lab;
-
+mod mirror;
 mod sessions;
-
+mod states;
 mod truth;
-
+mod wal;

@@ -9,6 +9,7 @@ mod config;
 mod context;
 mod coverage;
 mod layout;
+mod ledger;
 mod lock;
 mod mirror;
 mod permissions;
@@ -147,7 +148,7 @@ pub fn check(env: &Env, request: &CheckRequest, interrupt: &Interrupt) -> Checke
     };
     let mut out = Checked {
         results: Vec::new(),
-        facts: CheckFacts::default(),
+        facts: CheckFacts::unread(),
         timed_out: false,
         interrupted: None,
         refusal: None,
@@ -219,7 +220,7 @@ fn work(
         }
     };
     for (ids, run) in CHECKS {
-        if !ids.iter().any(|id| request.wants(*id)) && !context.feeds_others(ids) {
+        if !ids.iter().any(|id| request.wants(*id)) && !context.feeds_others(ids, &request.checks()) {
             continue;
         }
         if context.out_of_time() || interrupt.pending().is_some() {

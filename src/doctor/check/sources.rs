@@ -125,9 +125,10 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             RootState::Present | RootState::Unreadable => tally.installed = true,
         }
         if cx.should_stop() {
-            let mut out = vec![CheckResult::unknown(IDS[0], UnknownReason::Budget, findings)];
+            let why = cx.stop_reason();
+            let mut out = vec![CheckResult::unknown(IDS[0], why, findings)];
             out.extend(IDS[1..].iter().map(|i| {
-                CheckResult::unknown(*i, UnknownReason::Budget, Vec::new())
+                CheckResult::unknown(*i, why, Vec::new())
             }));
             return out;
         }
@@ -256,6 +257,7 @@ fn report(
             unreadable: t.unreadable,
         });
     }
+    cx.sources_looked = true;
     cx.facts.coverage.days_until_first_loss = days_left;
     cx.facts.coverage.source_pruned = cx.facts.providers.iter().map(|p| p.pruned).sum();
     vec![
@@ -348,8 +350,10 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         }
         if r.pending > 0 {
             let message = format!("{name}: {} sources are captured and not in the archive yet", r.pending);
+            // A running writer is between the two; without one they were left behind.
+            let severity = if cx.facts.operation.owner.is_some() { Severity::Info } else { Severity::Warn };
             parse.push(
-                found(READ[0], "captured-not-archived", Severity::Warn, r.pending, message)
+                found(READ[0], "captured-not-archived", severity, r.pending, message)
                     .with_next(Next::Index),
             );
         }

@@ -53,6 +53,9 @@ impl<'r> MirrorReader<'r> {
     pub fn open(root: &'r Root) -> Result<Option<Self>> {
         let format = survey::format(root)?;
         let lock = ArchiveShared::acquire(root, PATIENCE)?;
+        // Before the packs: what a running writer adds in between makes them longer than the index
+        // says, never shorter.
+        let index = Index::open_read(&root.full(layout::MIRROR_INDEX_DB));
         let lens = survey::packs(root, &mut |_| {})?;
         if format == Format::Absent
             && lens.is_empty()
@@ -74,7 +77,7 @@ impl<'r> MirrorReader<'r> {
             lost: Vec::new(),
             walked: OnceCell::new(),
         };
-        match Index::open_read(&root.full(layout::MIRROR_INDEX_DB)) {
+        match index {
             Ok(Some(index)) => reader.adopt(index)?,
             Ok(None) => reader.without_index("the derived index is missing"),
             Err(e) => reader.without_index(e.message()),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::index::{Index, PackRow};
-use super::pack::{PACK_HEADER, PACK_TARGET};
+use super::pack::{self, PACK_HEADER, PACK_TARGET};
 use super::store::{Store, remove_index};
 use super::survey::{self, FORMAT_TEXT, Format, HeaderState, PackScan, problem};
 use super::types::{MirrorProblem, ProblemKind, StatGate};
@@ -21,7 +21,12 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
     for dir in [layout::PACKS, layout::LEDGERS, layout::MIRROR_INDEX] {
         cap.create_dir(dir)?;
     }
-    let packs = survey::packs(cap.root(), &mut |_| {})?;
+    // A link or folder that has a pack's name: the number is taken.
+    let mut taken = 0;
+    let packs = survey::packs(cap.root(), &mut |stray| {
+        let name = stray.rsplit('/').next().unwrap_or_default();
+        taken = taken.max(pack::number(name).unwrap_or(0));
+    })?;
     match format {
         Format::Ours => {}
         // Killed between the folders and this file, or lost: the packs' own headers have the
@@ -43,11 +48,12 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
         Err(e) if unusable(e.kind()) => again(&cap, &packs, &mut problems)?,
         Err(e) => return Err(e),
     };
-    let next = packs.last().map_or(0, |p| p.0).saturating_add(1);
+    let newest = packs.last().map_or(0, |p| p.0);
+    let next = newest.max(taken).saturating_add(1);
     let reuse = index
         .packs()?
         .last()
-        .filter(|row| !row.closed && row.n + 1 == next)
+        .filter(|row| !row.closed && row.n == newest && taken <= newest)
         .map(|row| row.n);
     Ok((Store::new(cap, index, reuse, next), problems))
 }
