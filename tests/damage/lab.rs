@@ -179,10 +179,10 @@ impl Lab {
         BASE.get_or_init(|| {
             let lab = Lab::made("pending");
             lab.few();
-            for i in 0..4 {
-                let (path, text) = sessions::claude(200 + i, 3);
+            for i in 0..3 {
+                let (path, text) = sessions::claude(200 + i, 2);
                 lab.put(&path, text.as_bytes());
-                let (path, text) = sessions::codex(200 + i, 3);
+                let (path, text) = sessions::codex(200 + i, 2);
                 lab.put(&path, text.as_bytes());
             }
             {

@@ -166,6 +166,11 @@ pub fn check(env: &Env, request: &CheckRequest, interrupt: &Interrupt) -> Checke
             );
         }
     }
+    let unanswered = request.checks().iter().any(|id| out.results.iter().all(|r| r.id != *id));
+    if unanswered && out.refusal.is_none() {
+        out.interrupted = out.interrupted.or(interrupt.pending());
+        out.timed_out |= out.interrupted.is_none() && deadline.is_some_and(|d| Instant::now() >= d);
+    }
     // The worker can't say that a check found time for part of its work only.
     out.timed_out |= out.results.iter().any(|r| {
         matches!(

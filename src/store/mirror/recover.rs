@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::index::{Index, PackRow};
-use super::pack::{self, PACK_HEADER, PACK_TARGET};
+use super::pack::{PACK_HEADER, PACK_TARGET};
 use super::store::{Store, remove_index};
 use super::survey::{self, FORMAT_TEXT, Format, HeaderState, PackScan, problem};
 use super::types::{MirrorProblem, ProblemKind, StatGate};
@@ -21,12 +21,7 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
     for dir in [layout::PACKS, layout::LEDGERS, layout::MIRROR_INDEX] {
         cap.create_dir(dir)?;
     }
-    // A link or folder that has a pack's name: the number is taken.
-    let mut taken = 0;
-    let packs = survey::packs(cap.root(), &mut |stray| {
-        let name = stray.rsplit('/').next().unwrap_or_default();
-        taken = taken.max(pack::number(name).unwrap_or(0));
-    })?;
+    let packs = survey::packs(cap.root(), &mut |_| {})?;
     match format {
         Format::Ours => {}
         // Killed between the folders and this file, or lost: the packs' own headers have the
@@ -48,12 +43,16 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
         Err(e) if unusable(e.kind()) => again(&cap, &packs, &mut problems)?,
         Err(e) => return Err(e),
     };
-    let newest = packs.last().map_or(0, |p| p.0);
-    let next = newest.max(taken).saturating_add(1);
+    let newest = survey::newest_sound(cap.root(), &packs)?;
+    let mut next = newest.saturating_add(1);
+    // A link, a folder or a pack with a wrong name may have it.
+    while cap.root().exists(&layout::pack(next))? {
+        next = next.saturating_add(1);
+    }
     let reuse = index
         .packs()?
-        .last()
-        .filter(|row| !row.closed && row.n == newest && taken <= newest)
+        .iter()
+        .find(|row| !row.closed && row.n == newest && next == newest.saturating_add(1))
         .map(|row| row.n);
     Ok((Store::new(cap, index, reuse, next), problems))
 }
@@ -170,16 +169,8 @@ fn refresh(
 fn gaps(packs: &[(u32, u64)], found: &mut Vec<MirrorProblem>) {
     let mut expected = 1;
     for (n, _) in packs {
-        while expected < *n {
-            found.push(problem(
-                ProblemKind::Pack,
-                layout::pack(expected),
-                None,
-                "the pack is missing",
-            ));
-            expected += 1;
-        }
-        expected = n + 1;
+        survey::gap(expected, *n, &mut |p| found.push(p));
+        expected = n.saturating_add(1);
     }
 }
 

@@ -105,9 +105,9 @@ impl Run<'_, '_> {
                 self.tail(*n, scan.committed, behind, scan.damage_inside);
             }
         }
-        if let Some(why) = self.reader.index_problem() {
+        if let Some((kind, why)) = self.reader.index_fault() {
             self.report(problem(
-                ProblemKind::IndexStale,
+                kind,
                 layout::MIRROR_INDEX_DB,
                 None,
                 why,
@@ -152,16 +152,8 @@ impl Run<'_, '_> {
         let mut expected = 1;
         for (n, len) in &reader.lens {
             self.summary.packs += 1;
-            while expected < *n {
-                self.report(problem(
-                    ProblemKind::Pack,
-                    layout::pack(expected),
-                    None,
-                    "the pack is missing",
-                ));
-                expected += 1;
-            }
-            expected = n + 1;
+            survey::gap(expected, *n, &mut |p| self.report(p));
+            expected = n.saturating_add(1);
             let newest = reader.lens.last().is_some_and(|l| l.0 == *n);
             let rel = layout::pack(*n);
             let scan = survey::scan_pack(
