@@ -17,7 +17,7 @@ use crate::model::source::{LOCAL, SourceKey};
 use crate::sources::config::Config;
 use crate::sources::file::Stat;
 use crate::sources::roots::{ProviderRoot, roots};
-use crate::sources::walk::{FileUse, FoundFile, Met, Oddity, RootState, walk};
+use crate::sources::walk::{FileUse, FoundFile, Met, Oddity, RootState, usage, walk};
 use crate::store::mirror::{
     Added, CaptureMeta, Head, MirrorWriter, PREPARE_LIMIT, Prepared, Shape, SourceIdent, StatGate,
 };
@@ -76,6 +76,8 @@ pub struct CaptureOutcome {
     pub excluded: u64,
     /// Sources in the mirror that no longer lie where they were.
     pub gone: u64,
+    /// The newest capture of every session source before this run.
+    pub sessions: Vec<(SourceKey, u64)>,
     /// Captures made.
     pub captured: Vec<Captured>,
     /// Bytes of the sources that were read.
@@ -124,11 +126,15 @@ pub fn capture(
     mirror.for_each_head(&mut |head: Head| {
         let Head {
             ident,
+            seq,
             gate,
             at_ms,
             len,
             ..
         } = head;
+        if usage(ident.provider, &ident.path) == Some(FileUse::Session) {
+            out.sessions.push((ident.key, seq));
+        }
         if ident.source_id == LOCAL {
             known.insert(ident.key, Known { gate, at_ms, len });
         }

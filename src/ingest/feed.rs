@@ -11,10 +11,11 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::disk::WriterLock;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::capture::Problem;
+use crate::ingest::capture::{CaptureOutcome, Problem};
 use crate::ingest::parse::{self, SourceName};
 use crate::ingest::watch::Watch;
 use crate::model::provider::Provider;
+use crate::model::source::SourceKey;
 use crate::model::record::{Disposition, Piece, ResumePoint};
 use crate::sources::walk::{FileUse, usage};
 use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
@@ -95,6 +96,7 @@ enum Parsed {
 /// parsed or whose capture can't be read is a [`Problem`].
 pub fn feed(
     env: &Env,
+    capture: &CaptureOutcome,
     mirror: &mut MirrorWriter<'_>,
     archive: &mut ArchiveWriter<'_>,
     lock: &WriterLock,
@@ -109,7 +111,16 @@ pub fn feed(
         backfilled: archive.found().backfilled,
         ..FeedOutcome::default()
     };
-    let pending = pending(mirror, archive)?;
+    let parsed = archive.parsed_seqs()?;
+    let is_read = |key: SourceKey, seq: u64| parsed.get(&key).is_some_and(|done| *done >= seq);
+    // When nothing was captured, what the capture run saw of the mirror still holds.
+    let pending = if capture.captured.is_empty()
+        && capture.sessions.iter().all(|(key, seq)| is_read(*key, *seq))
+    {
+        Vec::new()
+    } else {
+        pending(mirror, &is_read)?
+    };
     watch.progress.phase("archive", Some(pending.len() as u64));
     // A first index has thousands of small sources: one sync for many of them. What a power cut
     // then takes was never acknowledged, and is read again from its captures.
@@ -158,14 +169,17 @@ struct Pending {
 
 /// Session sources whose newest capture was not read, in the order of capture: the order decides
 /// which of two diverging sources keeps a conversation's id.
-fn pending(mirror: &mut MirrorWriter<'_>, archive: &ArchiveWriter<'_>) -> Result<Vec<Pending>> {
+fn pending(
+    mirror: &mut MirrorWriter<'_>,
+    is_read: &dyn Fn(SourceKey, u64) -> bool,
+) -> Result<Vec<Pending>> {
     let mut pending = Vec::new();
     mirror.for_each_head(&mut |head: Head| {
         let Head { ident, seq, at_ms, len, .. } = head;
         if usage(ident.provider, &ident.path) != Some(FileUse::Session) {
             return Ok(());
         }
-        if archive.cursor(ident.key)?.is_none_or(|c| c.parsed_seq < seq) {
+        if !is_read(ident.key, seq) {
             pending.push(Pending { at_ms, ident, seq, len });
         }
         Ok(())

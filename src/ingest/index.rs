@@ -80,7 +80,7 @@ pub fn index(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
         free_bytes,
     };
     if outcome.capture.not_reached == 0 {
-        match project(env, cap, &mut mirror, watch) {
+        match project(env, cap, &outcome.capture, &mut mirror, watch) {
             Ok(feed) => outcome.feed = Some(feed),
             Err(e) => outcome.archive_error = Some(e),
         }
@@ -92,15 +92,15 @@ pub fn index(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
 fn project(
     env: &Env,
     cap: Capture<'_>,
+    capture: &CaptureOutcome,
     mirror: &mut MirrorWriter<'_>,
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
     let mut archive = ArchiveWriter::open_or_create(cap, env.now_ms())?;
-    let fed = feed(env, mirror, &mut archive, cap.lock(), watch);
-    // Whatever happened, what is committed may be folded in; a reader only delays that.
-    let folded = archive.checkpoint_if_free(cap.lock());
-    let fed = fed?;
-    match folded {
+    // After a failure nothing more is written: what the kernel holds of a file whose sync failed
+    // is not known.
+    let fed = feed(env, capture, mirror, &mut archive, cap.lock(), watch)?;
+    match archive.checkpoint_if_free(cap.lock()) {
         Err(e) if e.kind() != ErrorKind::LockBusy => Err(e),
         _ => Ok(fed),
     }

@@ -186,6 +186,9 @@ pub struct ProviderFacts {
     pub pruned: u64,
     /// Sources that can't be read.
     pub unreadable: u64,
+    /// Days for which the harness keeps a session after its last change; `None` when it is not
+    /// installed or never prunes.
+    pub retention_days: Option<u64>,
 }
 
 /// Room.

@@ -353,6 +353,7 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
             newer: p.newer,
             pruned: p.pruned,
             unreadable: p.unreadable,
+            retention_days: p.retention_days,
         })
         .collect();
     providers.sort_by_key(|p| p.provider.as_str());

@@ -353,9 +353,9 @@ fn newest_readable(lab: &Lab) -> Result<(), String> {
     Ok(())
 }
 
-/// A ledger that lost its end, with the derived index gone, is told by the coverage ledger.
+/// A ledger that lost its end, with the derived index gone, is told by the archive that read it.
 #[test]
-fn r5_a_cut_ledger_without_an_index_is_told_by_the_coverage_ledger() {
+fn r5_a_cut_ledger_without_an_index_is_told_by_the_archive() {
     let lab = Lab::full();
     let (_, ledgers) = targets(&lab).remove(1);
     let cut = ledgers
@@ -369,7 +369,7 @@ fn r5_a_cut_ledger_without_an_index_is_told_by_the_coverage_ledger() {
         let _ = std::fs::remove_file(lab.file(&format!("raw-mirror/index/mirror.db{suffix}")));
     }
     let ran = lab.run(&["doctor", "check", "--deep"]).expect(1);
-    assert!(ran.errors().contains(&"capture-gone"), "{}", ran.json);
+    assert!(ran.errors().contains(&"capture-missing"), "{}", ran.json);
     assert_eq!(ran.text("/raw_mirror/status"), "corrupt");
 }
 

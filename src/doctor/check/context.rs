@@ -1,6 +1,5 @@
 //! What the checks share: the open data directory, the time left, the facts gathered so far.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::disk::Root;
@@ -48,10 +47,10 @@ pub(super) struct Context {
     pub(super) archive_looked: bool,
     /// Whether the end of the coverage ledger names the archive's last commits.
     pub(super) commits_agree: bool,
-    /// The newest capture of each source that the coverage ledger says was read.
-    pub(super) promised: BTreeMap<SourceKey, u64>,
     /// Whether the archive lacks commits that the coverage ledger promises.
     pub(super) commits_lost: bool,
+    /// Sources whose newest archived capture is not in the mirror, and the key of one.
+    pub(super) captures_missing: (u64, Option<SourceKey>),
     /// Whether there is a mirror, and whether this run found it damaged.
     pub(super) mirror_present: bool,
     pub(super) mirror_damaged: bool,
@@ -89,8 +88,8 @@ impl Context {
             archive_unreadable: false,
             archive_looked: false,
             commits_agree: false,
-            promised: BTreeMap::new(),
             commits_lost: false,
+            captures_missing: (0, None),
             mirror_present: false,
             mirror_damaged: false,
             mirror_verified: false,
@@ -109,7 +108,7 @@ impl Context {
             .any(|w| matches!(w, CheckId::CoveragePromises | CheckId::CoverageSoleCopy));
         ids.iter().any(|id| match id {
             CheckId::LayoutCurrent | CheckId::ArchiveOpen | CheckId::LockState => true,
-            CheckId::MirrorLedgers | CheckId::SourcesInventory => coverage,
+            CheckId::MirrorLedgers | CheckId::SourcesInventory | CheckId::SourcesParse => coverage,
             _ => false,
         })
     }

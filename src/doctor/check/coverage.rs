@@ -29,6 +29,14 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
         let reason = if cx.should_stop() { cx.stop_reason() } else { UnknownReason::Unreadable };
         return IDS.iter().map(|id| CheckResult::unknown(*id, reason, Vec::new())).collect();
     };
+    if let (count @ 1.., Some(key)) = cx.captures_missing {
+        let message = "the archive read captures that the mirror's ledgers no longer have";
+        promises.push(
+            Finding::new(IDS[0], "capture-missing", Severity::Error, key.to_string(), message)
+                .with_count(count)
+                .with_next(Next::MirrorVerifyDeep),
+        );
+    }
     cx.facts.coverage.status = if archive {
         if !mirror {
             let message = "the sessions are held by the archive's rows alone: the mirror is gone or damaged";

@@ -127,7 +127,7 @@ fn compare(
 /// that would tell of a change, so it is compared with the archive's rows word by word. `false`
 /// when it was told to stop.
 fn walk(
-    cx: &mut Context,
+    cx: &Context,
     reader: &ArchiveReader,
     head: Head,
     found: &mut Vec<Finding>,
@@ -141,7 +141,6 @@ fn walk(
     let mut last: Option<CommitLine> = None;
     let mut lines = 0u64;
     let mut stopped = false;
-    let mut newest_read = std::mem::take(&mut cx.promised);
     let read = coverage::for_each(
         root,
         &mut |number, line| {
@@ -158,14 +157,8 @@ fn walk(
                 wrong = Some(wrong.map_or((number, 1), |(first, n)| (first, n + 1)));
             }
             last = None;
-            if let Line::Commit(line) = line {
-                for (key, seq) in &line.captures {
-                    let newest = newest_read.entry(*key).or_default();
-                    *newest = (*newest).max(*seq);
-                }
-                if here {
-                    last = Some(line);
-                }
+            if let (Line::Commit(line), true) = (line, here) {
+                last = Some(line);
             }
             Ok(())
         },
@@ -178,7 +171,6 @@ fn walk(
             Ok(())
         },
     );
-    cx.promised = newest_read;
     match read {
         Err(_) if stopped => return Ok(false),
         read => read?,

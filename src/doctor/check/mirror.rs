@@ -1,14 +1,11 @@
 //! `mirror.*`: ledgers and objects.
 
-use std::collections::BTreeMap;
-
 use super::context::Context;
 use crate::error::ErrorKind;
 use crate::model::finding::{
     CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason,
 };
 use crate::model::next::Next;
-use crate::model::source::SourceKey;
 use crate::model::verdict::MirrorState;
 use crate::store::layout;
 use crate::store::mirror::{MirrorProblem, MirrorReader, ProblemKind};
@@ -113,11 +110,6 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
         ];
     }
     cx.mirror_looked = true;
-    if gone(&cx.promised, &reader, &mut ledgers) {
-        cx.mirror_damaged = true;
-        cx.mirror_verified = false;
-        cx.facts.mirror.status = MirrorState::Corrupt;
-    }
     let last = cx.facts.mirror.last_verified_ms;
     let objects = if deep || !objects.is_empty() {
         CheckResult::ran(IDS[1], objects)
@@ -125,30 +117,6 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
         CheckResult::skipped(IDS[1], SkipReason::NeedsDeep, last)
     };
     vec![CheckResult::ran(IDS[0], ledgers), objects]
-}
-
-/// Captures that the archive was made of and that no capture ledger names any more: what is left
-/// to tell when a ledger lost its end and the derived index is gone.
-fn gone(
-    promised: &BTreeMap<SourceKey, u64>,
-    reader: &MirrorReader<'_>,
-    ledgers: &mut Vec<Finding>,
-) -> bool {
-    let mut any = false;
-    for (key, seq) in promised {
-        let kept = reader.head(*key).is_ok_and(|head| head.is_some_and(|h| h.seq >= *seq));
-        if kept {
-            continue;
-        }
-        any = true;
-        let subject = layout::ledger(*key);
-        if ledgers.len() < KEPT && !ledgers.iter().any(|f| f.subject.starts_with(&subject)) {
-            let message = format!("capture {seq} was read into the archive and is promised no more");
-            let f = Finding::new(IDS[0], "capture-gone", Severity::Error, subject, message);
-            ledgers.push(f.with_next(Next::IndexFull));
-        }
-    }
-    any
 }
 
 fn finding(p: &MirrorProblem) -> Finding {

@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 
+use std::collections::HashMap;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
@@ -259,6 +261,19 @@ impl<'l> ArchiveWriter<'l> {
     pub fn cursor(&self, key: SourceKey) -> Result<Option<Cursor>> {
         let row = SourceRow::find(&self.conn, key).map_err(|e| failed(&self.conn, "read", e))?;
         Ok(row.map(Cursor::from_row))
+    }
+
+    /// The newest capture read of every source: one pass over the sources alone.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn parsed_seqs(&self) -> Result<HashMap<SourceKey, u64>> {
+        let read = || -> rusqlite::Result<HashMap<SourceKey, u64>> {
+            let mut statement = self.conn.prepare("SELECT source_key, parsed_seq FROM sources")?;
+            let rows = statement.query_map([], |r| Ok((SourceKey(r.get(0)?), get_u64(r, 1)?)))?;
+            rows.collect()
+        };
+        read().map_err(|e| failed(&self.conn, "read", e))
     }
 
     /// Begins to append what a capture holds: from the cursor, or, with `restart`, from the first

@@ -7,7 +7,6 @@ mod flips;
 mod generations;
 mod identity;
 mod reading;
-mod speed;
 
 use std::path::{Path, PathBuf};
 
