@@ -335,9 +335,13 @@ fn small(
         let added = match ready {
             Ok(Some((prepared, moving))) => {
                 let meta = meta(env, job, moving);
-                // The writer is of no use after it failed: that is no problem of one source.
-                let added = mirror.add(&job.ident, prepared, meta)?;
-                Ok((added, moving))
+                match mirror.add(&job.ident, prepared, meta) {
+                    // A link or a folder lies where this source's ledger must be; nothing was
+                    // written yet, and the others go on.
+                    Err(e) if e.kind() == ErrorKind::UnsafeTarget => Err(e),
+                    // The writer is of no use after it failed: that is no problem of one source.
+                    added => Ok((added?, moving)),
+                }
             }
             Ok(None) => stream(mirror, env, job),
             Err(e) => Err(e),

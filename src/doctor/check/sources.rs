@@ -9,7 +9,7 @@ use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason,
 use crate::model::next::Next;
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
-use crate::model::verdict::SourceState;
+use crate::model::verdict::{MirrorState, SourceState};
 use crate::sources::config::Config;
 use crate::sources::retention::retention;
 use crate::sources::roots::roots;
@@ -127,9 +127,10 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             RootState::Present | RootState::Unreadable => tally.installed = true,
         }
         if cx.should_stop() {
-            let mut out = vec![CheckResult::unknown(IDS[0], UnknownReason::Budget, findings)];
+            let why = cx.stop_reason();
+            let mut out = vec![CheckResult::unknown(IDS[0], why, findings)];
             out.extend(IDS[1..].iter().map(|i| {
-                CheckResult::unknown(*i, UnknownReason::Budget, Vec::new())
+                CheckResult::unknown(*i, why, Vec::new())
             }));
             return out;
         }
@@ -259,6 +260,7 @@ fn report(
             retention_days: t.retention_days.filter(|_| t.installed),
         });
     }
+    cx.sources_looked = true;
     cx.facts.coverage.days_until_first_loss = days_left;
     cx.facts.coverage.source_pruned = cx.facts.providers.iter().map(|p| p.pruned).sum();
     vec![
@@ -345,6 +347,11 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         }
     };
     cx.captures_missing = missing;
+    if missing.0 > 0 {
+        cx.mirror_damaged = true;
+        cx.mirror_verified = false;
+        cx.facts.mirror.status = MirrorState::Corrupt;
+    }
     let (mut parse, mut health) = (Vec::new(), Vec::new());
     for (name, r) in by {
         let found = |id, code, severity, count: u64, message: String| {
@@ -360,8 +367,10 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         }
         if r.pending > 0 {
             let message = format!("{name}: {} sources are captured and not in the archive yet", r.pending);
+            // A running writer is between the two; without one they were left behind.
+            let severity = if cx.facts.operation.owner.is_some() { Severity::Info } else { Severity::Warn };
             parse.push(
-                found(READ[0], "captured-not-archived", Severity::Warn, r.pending, message)
+                found(READ[0], "captured-not-archived", severity, r.pending, message)
                     .with_next(Next::Index),
             );
         }

@@ -510,7 +510,7 @@ pub(super) fn chain(prev: &Digest, number: u64, body: &Digest) -> Digest {
 }
 
 /// The coverage line of commit `number`, from its rows.
-fn commit_line(conn: &Connection, generation: &Generation, number: u64) -> Result<CommitLine> {
+pub(super) fn commit_line(conn: &Connection, generation: &Generation, number: u64) -> Result<CommitLine> {
     let n = i64::try_from(number).unwrap_or(i64::MAX);
     let read = || -> rusqlite::Result<CommitLine> {
         let head = conn
@@ -600,9 +600,23 @@ pub(super) fn read_meta(conn: &Connection) -> Result<Option<Manifest>> {
     read().map_err(|e| failed(conn, "read", e))
 }
 
+/// A generation that holds commits. Asked for where neither `CURRENT` nor the coverage ledger
+/// names one: then it is what is left of an archive, not what an interrupted creation leaves.
+///
+/// # Errors
+/// `io` or `permission-denied`.
+pub fn unnamed_generation(root: &Root) -> Result<Option<GenerationId>> {
+    for id in generation::folders(root)?.into_iter().rev() {
+        if !is_unfinished(root, &id)? {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether a generation that `CURRENT` never named is one whose creation was interrupted: no
 /// database yet, an empty one, or one without a commit.
-pub fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
+fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
     let path = root.full(&layout::archive_db(id.as_str()));
     match sqlite::open_read(&path) {
         Ok(None) => Ok(true),
