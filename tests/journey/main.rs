@@ -10,4 +10,6 @@
 )]
 
 mod first_run;
+mod growth;
+mod moving;
 mod sandbox;

@@ -51,6 +51,12 @@ impl Ran {
     }
 }
 
+/// A sample, by its path below the folder of all samples.
+pub fn sample(rel: &str) -> Vec<u8> {
+    let path = fixtures().join(rel);
+    std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sessions")
 }
@@ -101,6 +107,64 @@ impl Sandbox {
         std::fs::write(&path, bytes).unwrap();
         age(&path, 3600);
         path
+    }
+
+    /// One captured version, handed out by `mirror get`.
+    #[track_caller]
+    pub fn get(&self, source: &Path, seq: u64) -> Vec<u8> {
+        self.get_with(source, &["--seq", &seq.to_string()])
+    }
+
+    #[track_caller]
+    pub fn get_with(&self, source: &Path, more: &[&str]) -> Vec<u8> {
+        let out = self.path().join("handed-out");
+        let mut c = self.command(&["mirror", "get"]);
+        c.arg(source).args(more).arg("-o").arg(&out).arg("--json");
+        ran(c.output().unwrap()).expect(0);
+        let bytes = std::fs::read(&out).unwrap();
+        std::fs::remove_file(&out).unwrap();
+        bytes
+    }
+
+    /// The captures of a source, the oldest first.
+    #[track_caller]
+    pub fn captures(&self, source: &Path) -> Vec<Value> {
+        let mut c = self.command(&["mirror", "list", "--limit", "100000", "--json"]);
+        let list = ran(c.arg(source).output().unwrap()).expect(0);
+        let mut captures = list.at("/captures").as_array().unwrap().clone();
+        captures.reverse();
+        captures
+    }
+
+    /// Every session, as `sessions list` has it.
+    #[track_caller]
+    pub fn sessions(&self) -> Vec<Value> {
+        let list = self.run(&["sessions", "list", "--limit", "100000"]).expect(0);
+        list.at("/sessions").as_array().unwrap().clone()
+    }
+
+    /// The sessions with this id of the harness.
+    #[track_caller]
+    pub fn named(&self, native: &str) -> Vec<Value> {
+        self.sessions().into_iter().filter(|s| s["native_id"] == native).collect()
+    }
+
+    /// The messages of a session, as the export has them.
+    #[track_caller]
+    pub fn messages(&self, id: &str) -> Vec<Value> {
+        let exported = self.run(&["export", id, "--format", "json"]).expect(0);
+        exported.at("/messages").as_array().unwrap().clone()
+    }
+
+    /// Bytes of the packs and of the capture ledgers, by the sizes of the files.
+    pub fn mirror_bytes(&self) -> u64 {
+        let mirror = self.data().join("raw-mirror");
+        let below = |name: &str| files_below(&mirror.join(name));
+        below("packs")
+            .into_iter()
+            .chain(below("sources"))
+            .map(|p| std::fs::metadata(p).unwrap().len())
+            .sum()
     }
 
     /// Lays out every Claude and Codex sample as the harnesses would; returns the files of
