@@ -11,7 +11,10 @@ const PAGE: u64 = 4096;
 
 /// Writes bytes in place.
 fn put(lab: &Lab, at: u64, bytes: &[u8]) {
-    let file = std::fs::OpenOptions::new().write(true).open(lab.db()).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(lab.db())
+        .unwrap();
     file.write_all_at(bytes, at).unwrap();
 }
 
@@ -31,7 +34,14 @@ impl Sweep {
     fn new(lab: Lab) -> Sweep {
         let original = std::fs::read(lab.db()).unwrap();
         let sound = said(&lab).unwrap();
-        Sweep { lab, original, sound, figures: Figures::default(), codes: BTreeMap::new(), silent: Vec::new() }
+        Sweep {
+            lab,
+            original,
+            sound,
+            figures: Figures::default(),
+            codes: BTreeMap::new(),
+            silent: Vec::new(),
+        }
     }
 
     fn judge(&mut self, what: impl Fn() -> String) -> bool {
@@ -62,7 +72,9 @@ impl Sweep {
         self.figures.sound_runs += 1;
         let checked = self.lab.check(&ARCHIVE);
         if alarmed(&checked) || checked.results.iter().any(|r| !r.findings.is_empty()) {
-            self.figures.false_alarms.push(format!("{:?}", findings(&checked)));
+            self.figures
+                .false_alarms
+                .push(format!("{:?}", findings(&checked)));
         }
     }
 }
@@ -74,7 +86,11 @@ fn r1_no_single_bit_flip_changes_the_archive_unnoticed() {
     let mut s = Sweep::new(Lab::full());
     let messages: u64 = s.lab.check(&ARCHIVE).facts.archive.messages.unwrap();
     assert!(messages >= 2000, "{messages}");
-    assert!(!alarmed(&s.lab.check(&[])), "{:?}", errors(&s.lab.check(&[])));
+    assert!(
+        !alarmed(&s.lab.check(&[])),
+        "{:?}",
+        errors(&s.lab.check(&[]))
+    );
     let pages = s.original.len() as u64 / PAGE;
     let mut rng = Rng(1);
     for n in 0..flips {
@@ -92,7 +108,10 @@ fn r1_no_single_bit_flip_changes_the_archive_unnoticed() {
         let was = s.original[usize::try_from(at).unwrap()];
         let now = [was ^ (1 << bit)];
         put(&s.lab, at, &now);
-        if !s.judge(|| format!("flip {n}: bit {bit} of byte {at}")) && s.silent.len() < 3 && at > 100 {
+        if !s.judge(|| format!("flip {n}: bit {bit} of byte {at}"))
+            && s.silent.len() < 3
+            && at > 100
+        {
             s.silent.push((at, now.to_vec()));
         }
         s.restore(at, 1);
@@ -105,11 +124,17 @@ fn r1_no_single_bit_flip_changes_the_archive_unnoticed() {
     assert!(before.len() > 20);
     for (at, bytes) in std::mem::take(&mut s.silent) {
         put(&s.lab, at, &bytes);
-        assert!(exported(&s.lab) == before, "a flip at {at} changed an export");
+        assert!(
+            exported(&s.lab) == before,
+            "a flip at {at} changed an export"
+        );
         s.restore(at, 1);
     }
     println!("damage codes: {:?}", s.codes);
-    s.figures.end(&format!("R1 bit flips, {} KiB, {messages} messages", s.original.len() >> 10));
+    s.figures.end(&format!(
+        "R1 bit flips, {} KiB, {messages} messages",
+        s.original.len() >> 10
+    ));
     assert_eq!(panics(), 0);
 }
 
@@ -146,14 +171,22 @@ fn r1_no_alarm_over_what_is_sound() {
         };
         let checked = lab.check(&[]);
         let unsure = checked.results.iter().any(|r| {
-            matches!(r.outcome, cass::model::finding::CheckOutcome::Unknown { .. })
+            matches!(
+                r.outcome,
+                cass::model::finding::CheckOutcome::Unknown { .. }
+            )
         });
-        let warned = findings(&checked).iter().any(|f| f.severity > cass::model::finding::Severity::Info);
+        let warned = findings(&checked)
+            .iter()
+            .any(|f| f.severity > cass::model::finding::Severity::Info);
         if alarmed(&checked) || warned || unsure {
             alarms.push(format!("{name}: {:?}", findings(&checked)));
         }
     }
-    println!("damage | R1 undamaged: as is, copied, WAL pending, WAL copied | 0 | 0 | 0 | 0 | {runs} | {} |", alarms.len());
+    println!(
+        "damage | R1 undamaged: as is, copied, WAL pending, WAL copied | 0 | 0 | 0 | 0 | {runs} | {} |",
+        alarms.len()
+    );
     assert!(alarms.is_empty(), "{:#?}", alarms.first());
 }
 
@@ -169,7 +202,11 @@ fn r2_no_lost_noisy_stale_or_swapped_page_goes_unnoticed() {
     for n in 0..pages {
         let other = (n + 1 + usize::try_from(rng.below(pages as u64 - 1)).unwrap()) % pages;
         let noise: Vec<u8> = (0..page).map(|_| rng.next().to_le_bytes()[0]).collect();
-        for (how, bytes) in [("zeroed", &vec![0; page][..]), ("noise", &noise[..]), ("a copy of another", of(other))] {
+        for (how, bytes) in [
+            ("zeroed", &vec![0; page][..]),
+            ("noise", &noise[..]),
+            ("a copy of another", of(other)),
+        ] {
             put(&s.lab, n as u64 * PAGE, bytes);
             s.judge(|| format!("page {n}: {how} ({other})"));
             s.restore(n as u64 * PAGE, page);
@@ -184,7 +221,9 @@ fn r2_no_lost_noisy_stale_or_swapped_page_goes_unnoticed() {
         }
     }
     println!("damage codes: {:?}", s.codes);
-    s.figures.end(&format!("R2 pages zeroed, noise, copied, swapped; {pages} pages"));
+    s.figures.end(&format!(
+        "R2 pages zeroed, noise, copied, swapped; {pages} pages"
+    ));
     assert_eq!(panics(), 0);
 }
 
@@ -198,7 +237,10 @@ fn r3_no_cut_goes_unnoticed() {
         lengths.extend([page * PAGE - 1, page * PAGE, page * PAGE + 1]);
     }
     for cut in lengths {
-        let file = std::fs::OpenOptions::new().write(true).open(s.lab.db()).unwrap();
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(s.lab.db())
+            .unwrap();
         file.set_len(cut).unwrap();
         drop(file);
         s.judge(|| format!("{cut} bytes of {len}"));
@@ -206,7 +248,8 @@ fn r3_no_cut_goes_unnoticed() {
     }
     s.sound();
     println!("damage codes: {:?}", s.codes);
-    s.figures.end("R3 cut at every page boundary, and one byte off");
+    s.figures
+        .end("R3 cut at every page boundary, and one byte off");
     assert_eq!(panics(), 0);
 }
 
@@ -215,15 +258,19 @@ fn r3_no_cut_goes_unnoticed() {
 fn the_binary_names_the_table_and_counts_its_rows() {
     let lab = Lab::full();
     let calm = lab.run(&["doctor", "check", "--deep"]).expect(0);
-    assert_eq!(calm.text("/source_authority/authority_level"), "verified-archive");
+    assert_eq!(
+        calm.text("/source_authority/authority_level"),
+        "verified-archive"
+    );
     assert_eq!(calm.text("/raw_mirror/status"), "ok");
     assert_eq!(calm.text("/coverage_risk/status"), "ok");
 
     // The text of one message, changed where it lies: no structure is touched.
     let bytes = std::fs::read(lab.db()).unwrap();
     let needle = b"every row holds";
-    let places: Vec<usize> =
-        (0..bytes.len() - needle.len()).filter(|i| bytes[*i..].starts_with(needle)).collect();
+    let places: Vec<usize> = (0..bytes.len() - needle.len())
+        .filter(|i| bytes[*i..].starts_with(needle))
+        .collect();
     assert!(!places.is_empty());
     for at in places.iter().take(3) {
         put(&lab, *at as u64, b"EVERY");
@@ -235,7 +282,10 @@ fn the_binary_names_the_table_and_counts_its_rows() {
     let row = found.iter().find(|f| f["code"] == "row-damaged").unwrap();
     assert_eq!(row["subject"], "messages");
     assert!(row["count"].as_u64().unwrap() >= 1);
-    assert_ne!(ran.text("/source_authority/authority_level"), "verified-archive");
+    assert_ne!(
+        ran.text("/source_authority/authority_level"),
+        "verified-archive"
+    );
     assert_ne!(ran.text("/coverage_risk/status"), "ok");
     assert_eq!(ran.text("/raw_mirror/status"), "ok");
 }

@@ -18,7 +18,12 @@ fn honest(ran: &Ran) -> u64 {
             let reason = c["reason"].as_str().unwrap_or_default();
             ["budget", "interrupted"].contains(&reason)
         })
-        .inspect(|c| assert!(["skipped", "unknown"].contains(&c["status"].as_str().unwrap()), "{c}"))
+        .inspect(|c| {
+            assert!(
+                ["skipped", "unknown"].contains(&c["status"].as_str().unwrap()),
+                "{c}"
+            )
+        })
         .count() as u64
 }
 
@@ -54,7 +59,13 @@ fn no_time_gives_an_honest_document_at_once() {
 fn any_budget_gives_an_honest_document() {
     let lab = Lab::full();
     for budget in [2u64, 5, 10, 20, 40, 80, 160, 320] {
-        let ran = lab.run(&["doctor", "check", "--deep", "--budget-ms", &budget.to_string()]);
+        let ran = lab.run(&[
+            "doctor",
+            "check",
+            "--deep",
+            "--budget-ms",
+            &budget.to_string(),
+        ]);
         let cut = honest(&ran);
         assert!(ran.errors().is_empty(), "{budget} ms: {}", ran.json);
         if cut > 0 {
@@ -68,10 +79,20 @@ fn any_budget_gives_an_honest_document() {
             checks.iter().any(|c| c["id"] == id && c["status"] == "ok")
         };
         if !ok("archive.rows") || !ok("archive.integrity") {
-            assert_ne!(ran.text("/source_authority/authority_level"), "verified-archive", "{budget} ms: {}", ran.json);
+            assert_ne!(
+                ran.text("/source_authority/authority_level"),
+                "verified-archive",
+                "{budget} ms: {}",
+                ran.json
+            );
         }
         if !ok("mirror.objects") {
-            assert_ne!(ran.text("/raw_mirror/status"), "ok", "{budget} ms: {}", ran.json);
+            assert_ne!(
+                ran.text("/raw_mirror/status"),
+                "ok",
+                "{budget} ms: {}",
+                ran.json
+            );
         }
     }
 }
@@ -84,10 +105,25 @@ fn only_some_checks_claim_nothing_about_the_others() {
     assert_eq!(ran.text("/coverage_risk/status"), "unknown");
     assert_eq!(ran.text("/source_authority/authority_level"), "unknown");
     // Asked for alone, it looks at what it needs and finds no fault with what it did not see.
-    let ran = lab.run(&["doctor", "check", "--only", "coverage.sole-copy"]).expect(0);
-    assert!(ran.codes(&["info", "warn", "error"]).is_empty(), "{}", ran.json);
+    let ran = lab
+        .run(&["doctor", "check", "--only", "coverage.sole-copy"])
+        .expect(0);
+    assert!(
+        ran.codes(&["info", "warn", "error"]).is_empty(),
+        "{}",
+        ran.json
+    );
     assert_eq!(ran.text("/coverage_risk/status"), "ok");
-    let ran = lab.run(&["doctor", "check", "--skip", "mirror.ledgers", "--skip", "mirror.objects"]).expect(0);
+    let ran = lab
+        .run(&[
+            "doctor",
+            "check",
+            "--skip",
+            "mirror.ledgers",
+            "--skip",
+            "mirror.objects",
+        ])
+        .expect(0);
     assert!(ran.codes(&["warn", "error"]).is_empty(), "{}", ran.json);
 }
 
@@ -95,12 +131,17 @@ fn only_some_checks_claim_nothing_about_the_others() {
 fn a_signal_during_a_deep_check_leaves_one_document() {
     let lab = Lab::full();
     let mut met = 0;
-    for (name, signal, exit) in
-        [("TERM", rustix::process::Signal::TERM, 143), ("INT", rustix::process::Signal::INT, 130)]
-    {
+    for (name, signal, exit) in [
+        ("TERM", rustix::process::Signal::TERM, 143),
+        ("INT", rustix::process::Signal::INT, 130),
+    ] {
         for delay in [0u64, 20, 60, 120, 240] {
             let mut c = lab.command(&["doctor", "check", "--deep", "--json"]);
-            let child = c.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let child = c
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
             let pid = rustix::process::Pid::from_child(&child);
             // No result depends on this: each moment is a valid one to be told to end.
             std::thread::sleep(Duration::from_millis(delay));
@@ -118,7 +159,12 @@ fn a_signal_during_a_deep_check_leaves_one_document() {
             met += 1;
             assert_eq!(ran.code, exit, "{name} after {delay} ms: {}", ran.json);
             assert_eq!(ran.json["budget"]["interrupted"], Value::Bool(true));
-            assert_eq!(ran.json["budget"]["timed_out"], Value::Bool(false), "{}", ran.json);
+            assert_eq!(
+                ran.json["budget"]["timed_out"],
+                Value::Bool(false),
+                "{}",
+                ran.json
+            );
             // It may come when all was done and nothing was printed yet.
             if honest(&ran) > 0 {
                 assert_ne!(ran.text("/status"), "ok", "{}", ran.json);

@@ -35,18 +35,31 @@ impl Figures {
             self.sound_runs,
             self.false_alarms.len(),
         );
-        println!("damage | what | damages | found | changed nothing | undetected | sound runs | false alarms |");
+        println!(
+            "damage | what | damages | found | changed nothing | undetected | sound runs | false alarms |"
+        );
         println!("{row}");
         let some = |all: &[String]| all.iter().take(10).cloned().collect::<BTreeSet<_>>();
-        assert!(self.undetected.is_empty(), "{what}: undetected: {:#?}", some(&self.undetected));
-        assert!(self.false_alarms.is_empty(), "{what}: false alarms: {:#?}", some(&self.false_alarms));
+        assert!(
+            self.undetected.is_empty(),
+            "{what}: undetected: {:#?}",
+            some(&self.undetected)
+        );
+        assert!(
+            self.false_alarms.is_empty(),
+            "{what}: false alarms: {:#?}",
+            some(&self.false_alarms)
+        );
         assert!(self.found > 0, "{what}: nothing was found at all");
     }
 }
 
 /// How many, unless the environment variable says otherwise.
 pub fn count(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+    std::env::var(variable)
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(usual)
 }
 
 /// Numbers that look random and are the same in every run.

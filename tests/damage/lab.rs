@@ -58,9 +58,12 @@ impl Ran {
     }
 
     pub fn text(&self, pointer: &str) -> &str {
-        self.json.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| {
-            panic!("no text at {pointer} in {}", self.json);
-        })
+        self.json
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_else(|| {
+                panic!("no text at {pointer} in {}", self.json);
+            })
     }
 
     /// The codes of all findings with at least this severity.
@@ -84,7 +87,9 @@ fn base(kind: &str) -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for entry in std::fs::read_dir(tmp).unwrap().filter_map(Result::ok) {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(pid) = name.strip_prefix("damage-").and_then(|n| n.split('-').next())
+        if let Some(pid) = name
+            .strip_prefix("damage-")
+            .and_then(|n| n.split('-').next())
             && !Path::new("/proc").join(pid).exists()
         {
             let _ = std::fs::remove_dir_all(entry.path());
@@ -95,8 +100,18 @@ fn base(kind: &str) -> PathBuf {
 
 /// Copies a tree as `cp -a` does.
 pub fn copy_tree(from: &Path, to: &Path) {
-    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
-    assert!(status.success(), "cp -a {} {}", from.display(), to.display());
+    let status = Command::new("cp")
+        .arg("-a")
+        .arg(from)
+        .arg(to)
+        .status()
+        .unwrap();
+    assert!(
+        status.success(),
+        "cp -a {} {}",
+        from.display(),
+        to.display()
+    );
 }
 
 impl Lab {
@@ -104,14 +119,21 @@ impl Lab {
         let dir = base(kind);
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(dir.join("home")).unwrap();
-        Lab { dir: Dir::Base(dir) }
+        Lab {
+            dir: Dir::Base(dir),
+        }
     }
 
     /// A home of its own without anything in it.
     pub fn empty() -> Lab {
-        let dir = tempfile::Builder::new().prefix("cass-damage-").tempdir().unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("cass-damage-")
+            .tempdir()
+            .unwrap();
         std::fs::create_dir(dir.path().join("home")).unwrap();
-        Lab { dir: Dir::Copy(dir) }
+        Lab {
+            dir: Dir::Copy(dir),
+        }
     }
 
     /// A few short sessions, indexed, in a home of its own that may be changed.
@@ -199,10 +221,16 @@ impl Lab {
     /// A copy of home and data directory. The data directory still knows the sources by the paths
     /// of the original home, so that is shared: nothing here writes to it.
     fn copy(&self) -> Lab {
-        let dir = tempfile::Builder::new().prefix("cass-damage-").tempdir().unwrap();
-        let lab = Lab { dir: Dir::Copy(dir) };
+        let dir = tempfile::Builder::new()
+            .prefix("cass-damage-")
+            .tempdir()
+            .unwrap();
+        let lab = Lab {
+            dir: Dir::Copy(dir),
+        };
         copy_tree(&self.data(), &lab.data());
-        std::os::unix::fs::symlink(std::fs::canonicalize(self.home()).unwrap(), lab.home()).unwrap();
+        std::os::unix::fs::symlink(std::fs::canonicalize(self.home()).unwrap(), lab.home())
+            .unwrap();
         lab
     }
 
@@ -226,7 +254,8 @@ impl Lab {
     }
 
     pub fn wal(&self) -> PathBuf {
-        self.data().join("generations/g00000001/agent_search.db-wal")
+        self.data()
+            .join("generations/g00000001/agent_search.db-wal")
     }
 
     pub fn file(&self, rel: &str) -> PathBuf {
@@ -239,7 +268,10 @@ impl Lab {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();
         let then = SystemTime::now() - Duration::from_secs(3600);
-        std::fs::File::open(&path).unwrap().set_modified(then).unwrap();
+        std::fs::File::open(&path)
+            .unwrap()
+            .set_modified(then)
+            .unwrap();
         path
     }
 
@@ -256,18 +288,29 @@ impl Lab {
     /// Indexes in this process; nothing may fail.
     pub fn index(&self, full: bool) -> IndexOutcome {
         let outcome = self.try_index(full).unwrap();
-        assert!(outcome.archive_error.is_none(), "{:?}", outcome.archive_error);
+        assert!(
+            outcome.archive_error.is_none(),
+            "{:?}",
+            outcome.archive_error
+        );
         outcome
     }
 
     pub fn try_index(&self, full: bool) -> cass::error::Result<IndexOutcome> {
-        let watch = Watch { progress: &Silent, interrupt: &Interrupt::new() };
+        let watch = Watch {
+            progress: &Silent,
+            interrupt: &Interrupt::new(),
+        };
         index(&self.env(), full, watch)
     }
 
     /// `doctor check --deep` in this process, these checks alone; all when empty.
     pub fn check(&self, only: &[CheckId]) -> Checked {
-        let request = CheckRequest { only: only.to_vec(), deep: true, ..CheckRequest::default() };
+        let request = CheckRequest {
+            only: only.to_vec(),
+            deep: true,
+            ..CheckRequest::default()
+        };
         check(&self.env(), &request, &Interrupt::new())
     }
 
@@ -298,7 +341,11 @@ pub fn ran(output: std::process::Output) -> Ran {
     let json = serde_json::from_str(&stdout)
         .unwrap_or_else(|e| panic!("not one document: {e}\nstdout: {stdout}\nstderr: {stderr}"));
     assert!(!stderr.contains("a bug at"), "{stderr}");
-    Ran { code: output.status.code().unwrap_or(-1), json, stderr }
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        json,
+        stderr,
+    }
 }
 
 /// Every finding of a run.
@@ -308,7 +355,10 @@ pub fn findings(checked: &Checked) -> Vec<&Finding> {
 
 /// The findings that make the exit 1.
 pub fn errors(checked: &Checked) -> Vec<&Finding> {
-    findings(checked).into_iter().filter(|f| f.severity == Severity::Error).collect()
+    findings(checked)
+        .into_iter()
+        .filter(|f| f.severity == Severity::Error)
+        .collect()
 }
 
 /// Whether the run says that something is wrong: exit 1 or a refusal. A panic inside a check is
@@ -330,7 +380,10 @@ pub fn count_panics() -> impl Fn() -> u64 {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             // Tests themselves panic in files of this folder.
-            if info.location().is_none_or(|l| !l.file().starts_with("tests/")) {
+            if info
+                .location()
+                .is_none_or(|l| !l.file().starts_with("tests/"))
+            {
                 PANICS.fetch_add(1, Ordering::Relaxed);
             }
             before(info);

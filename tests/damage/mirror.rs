@@ -22,7 +22,9 @@ fn captures(lab: &Lab) -> BTreeMap<(String, u64), blake3::Hash> {
         return out;
     };
     // By the ledgers' names: an index or a first line that is damaged hides nothing.
-    let ledgers = std::fs::read_dir(lab.file("raw-mirror/sources")).into_iter().flatten();
+    let ledgers = std::fs::read_dir(lab.file("raw-mirror/sources"))
+        .into_iter()
+        .flatten();
     for entry in ledgers.filter_map(Result::ok) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(Ok(key)) = name.strip_suffix(".jsonl").map(str::parse) else {
@@ -62,12 +64,24 @@ fn targets(lab: &Lab) -> Vec<(&'static str, Vec<String>)> {
         ("format", vec!["raw-mirror/FORMAT".to_owned()]),
         ("coverage", vec!["coverage.jsonl".to_owned()]),
         ("current", vec!["CURRENT".to_owned()]),
-        ("manifest", vec!["generations/g00000001/manifest.json".to_owned()]),
+        (
+            "manifest",
+            vec!["generations/g00000001/manifest.json".to_owned()],
+        ),
     ]
 }
 
-const HOWS: [&str; 9] =
-    ["flip", "cut", "empty", "delete", "swap", "one more byte", "wrong name", "symlink", "folder"];
+const HOWS: [&str; 9] = [
+    "flip",
+    "cut",
+    "empty",
+    "delete",
+    "swap",
+    "one more byte",
+    "wrong name",
+    "symlink",
+    "folder",
+];
 
 /// Damages `rel`; returns the files that are damaged by it, or nothing when this can't be done.
 fn damage(lab: &Lab, how: &str, rel: &str, same: &[String], rng: &mut Rng) -> Vec<String> {
@@ -183,11 +197,17 @@ fn r5_each_damaged_file_is_named() {
                     figures.tried += 1;
                     let checked = lab.check(&[]);
                     let severity: Vec<_> = hit.iter().map(|f| named(&checked, f)).collect();
-                    let enough = if like_a_crash(kind, how) { Severity::Info } else { Severity::Warn };
+                    let enough = if like_a_crash(kind, how) {
+                        Severity::Info
+                    } else {
+                        Severity::Warn
+                    };
                     if content(&lab) == before {
                         figures.harmless += 1;
                     } else if severity.iter().any(|s| s.is_none_or(|s| s < enough)) {
-                        figures.undetected.push(format!("{what}: {:?}", findings(&checked)));
+                        figures
+                            .undetected
+                            .push(format!("{what}: {:?}", findings(&checked)));
                     } else {
                         figures.found += 1;
                         let worst = severity.iter().flatten().max().unwrap();
@@ -199,8 +219,13 @@ fn r5_each_damaged_file_is_named() {
         }
         figures.sound_runs += 1;
         let checked = lab.check(&[]);
-        if findings(&checked).iter().any(|f| f.severity > Severity::Info) {
-            figures.false_alarms.push(format!("{:?}", findings(&checked)));
+        if findings(&checked)
+            .iter()
+            .any(|f| f.severity > Severity::Info)
+        {
+            figures
+                .false_alarms
+                .push(format!("{:?}", findings(&checked)));
         }
     }
     println!("damage severities: {notes:?}");
@@ -211,7 +236,10 @@ fn r5_each_damaged_file_is_named() {
 /// The bytes that mean something: of the derived index its rows, of all others the bytes.
 fn content(lab: &Lab) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut out = BTreeMap::new();
-    for entry in walkdir::WalkDir::new(lab.data()).into_iter().filter_map(Result::ok) {
+    for entry in walkdir::WalkDir::new(lab.data())
+        .into_iter()
+        .filter_map(Result::ok)
+    {
         let name = entry.path().to_string_lossy().into_owned();
         if name.contains("/locks/") || name.contains("agent_search.db") {
             continue;
@@ -240,10 +268,15 @@ fn rows(db: &Path) -> Vec<u8> {
         let conn = rusqlite::Connection::open(&copy)?;
         // Only a copy: closing it need not reach the disk.
         conn.pragma_update(None, "synchronous", "OFF")?;
-        let mut out = format!("{:?}", conn.pragma_query_value(None, "user_version", |r| r.get::<_, i64>(0))?);
-        let mut names = conn.prepare("SELECT name,sql FROM sqlite_schema WHERE type='table' ORDER BY name")?;
-        let names: Vec<(String, String)> =
-            names.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+        let mut out = format!(
+            "{:?}",
+            conn.pragma_query_value(None, "user_version", |r| r.get::<_, i64>(0))?
+        );
+        let mut names =
+            conn.prepare("SELECT name,sql FROM sqlite_schema WHERE type='table' ORDER BY name")?;
+        let names: Vec<(String, String)> = names
+            .query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
         for (name, sql) in names {
             out.push_str(&sql);
             let mut s = conn.prepare(&format!("SELECT * FROM \"{name}\" ORDER BY 1"))?;
@@ -257,7 +290,9 @@ fn rows(db: &Path) -> Vec<u8> {
         }
         Ok(out)
     };
-    read().unwrap_or_else(|e| format!("unreadable: {e}")).into_bytes()
+    read()
+        .unwrap_or_else(|e| format!("unreadable: {e}"))
+        .into_bytes()
 }
 
 /// What can be captured again is whole again after `index --full`, and no capture that could be
@@ -286,7 +321,10 @@ fn r5_a_full_index_heals_and_never_harms() {
                 let after = captures(&lab);
                 for (capture, hash) in &before {
                     if after.get(capture) != Some(hash) {
-                        worse.push(format!("{what}: capture {} of {} is lost", capture.1, capture.0));
+                        worse.push(format!(
+                            "{what}: capture {} of {} is lost",
+                            capture.1, capture.0
+                        ));
                     }
                 }
                 match ran {
@@ -307,7 +345,11 @@ fn r5_a_full_index_heals_and_never_harms() {
             }
         }
     }
-    println!("damage: index --full after {tried} damages: {healed} ran, {refused} refused, {} unhealed, {} worse", unhealed.len(), worse.len());
+    println!(
+        "damage: index --full after {tried} damages: {healed} ran, {refused} refused, {} unhealed, {} worse",
+        unhealed.len(),
+        worse.len()
+    );
     assert!(worse.is_empty(), "{worse:#?}");
     assert!(unhealed.is_empty(), "{unhealed:#?}");
     assert!(healed > tried / 2);
@@ -317,14 +359,23 @@ fn r5_a_full_index_heals_and_never_harms() {
 /// Every file of the home can be given back in its present form.
 fn newest_readable(lab: &Lab) -> Result<(), String> {
     let root = Root::open(&lab.data()).unwrap().unwrap();
-    let reader = MirrorReader::open(&root).map_err(|e| e.message().to_owned())?.ok_or("no mirror")?;
+    let reader = MirrorReader::open(&root)
+        .map_err(|e| e.message().to_owned())?
+        .ok_or("no mirror")?;
     let home = std::fs::canonicalize(lab.home()).unwrap();
-    for entry in walkdir::WalkDir::new(&home).into_iter().filter_map(Result::ok) {
+    for entry in walkdir::WalkDir::new(&home)
+        .into_iter()
+        .filter_map(Result::ok)
+    {
         if !entry.file_type().is_file() {
             continue;
         }
         let path = entry.path();
-        let provider = if path.starts_with(home.join(".claude")) { "claude" } else { "codex" };
+        let provider = if path.starts_with(home.join(".claude")) {
+            "claude"
+        } else {
+            "codex"
+        };
         let provider = provider.parse().unwrap();
         let ident = cass::store::mirror::SourceIdent::new("local", provider, path.to_path_buf());
         let ledger = lab.file(&format!("raw-mirror/sources/{}.jsonl", ident.key));
@@ -360,7 +411,13 @@ fn r5_a_cut_ledger_without_an_index_is_told_by_the_archive() {
     let (_, ledgers) = targets(&lab).remove(1);
     let cut = ledgers
         .iter()
-        .find(|rel| std::fs::read_to_string(lab.file(rel)).unwrap().lines().count() == 3)
+        .find(|rel| {
+            std::fs::read_to_string(lab.file(rel))
+                .unwrap()
+                .lines()
+                .count()
+                == 3
+        })
         .expect("a source with two captures");
     let text = std::fs::read_to_string(lab.file(cut)).unwrap();
     let end = text[..text.len() - 1].rfind('\n').unwrap() + 1;
@@ -379,8 +436,13 @@ fn r5_packs_that_trade_places_or_vanish_are_named() {
     let lab = Lab::own();
     // Not compressible, and no session: captured as evidence beside one.
     let mut rng = Rng(9);
-    let noise: Vec<u8> = (0..(66 << 20) / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
-    lab.put(".claude/projects/-src-made/0b0b0b0b-0000-4000-8000-000000000000/tool-results/big.txt", &noise);
+    let noise: Vec<u8> = (0..(66 << 20) / 8)
+        .flat_map(|_| rng.next().to_le_bytes())
+        .collect();
+    lab.put(
+        ".claude/projects/-src-made/0b0b0b0b-0000-4000-8000-000000000000/tool-results/big.txt",
+        &noise,
+    );
     drop(noise);
     lab.index(false);
     let (path, text) = crate::sessions::claude(400, 20);
@@ -397,7 +459,11 @@ fn r5_packs_that_trade_places_or_vanish_are_named() {
                 .any(|f| f.subject.contains(*file) && f.severity == Severity::Error);
             assert!(told, "{what}: {file} in {:?}", findings(&checked));
         }
-        assert_eq!(checked.facts.mirror.status, cass::model::verdict::MirrorState::Corrupt, "{what}");
+        assert_eq!(
+            checked.facts.mirror.status,
+            cass::model::verdict::MirrorState::Corrupt,
+            "{what}"
+        );
     };
     let away = lab.path().join("away");
     std::fs::rename(&first, &away).unwrap();

@@ -52,7 +52,12 @@ pub fn claude(seed: u64, turns: u64) -> (String, String) {
     for turn in 0..turns {
         let (long, short) = (5 + rng.below(200), 3 + rng.below(20));
         let text = prose(&mut rng, short);
-        line(&mut rng, turn * 4, "user", &format!(r#"{{"role":"user","content":"{text}"}}"#));
+        line(
+            &mut rng,
+            turn * 4,
+            "user",
+            &format!(r#"{{"role":"user","content":"{text}"}}"#),
+        );
         let call = format!("toolu_{:016x}", rng.next());
         let text = prose(&mut rng, short);
         line(
@@ -77,7 +82,9 @@ pub fn claude(seed: u64, turns: u64) -> (String, String) {
             &mut rng,
             turn * 4 + 3,
             "assistant",
-            &format!(r#"{{"role":"assistant","model":"model-1","content":[{{"type":"text","text":"{text}"}}]}}"#),
+            &format!(
+                r#"{{"role":"assistant","model":"model-1","content":[{{"type":"text","text":"{text}"}}]}}"#
+            ),
         );
     }
     (format!(".claude/projects/-src-made/{session}.jsonl"), out)
@@ -109,7 +116,9 @@ pub fn codex(seed: u64, turns: u64) -> (String, String) {
         line(
             turn * 4 + 1,
             "response_item",
-            &format!(r#"{{"type":"message","role":"user","content":[{{"type":"input_text","text":"{text}"}}]}}"#),
+            &format!(
+                r#"{{"type":"message","role":"user","content":[{{"type":"input_text","text":"{text}"}}]}}"#
+            ),
         );
         let call = format!("call_{:016x}", rng.next());
         line(
@@ -129,27 +138,53 @@ pub fn codex(seed: u64, turns: u64) -> (String, String) {
         line(
             turn * 4 + 4,
             "response_item",
-            &format!(r#"{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":"{text}"}}]}}"#),
+            &format!(
+                r#"{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":"{text}"}}]}}"#
+            ),
         );
     }
-    (format!(".codex/sessions/2026/05/02/rollout-2026-05-02T11-00-00-{session}.jsonl"), out)
+    (
+        format!(".codex/sessions/2026/05/02/rollout-2026-05-02T11-00-00-{session}.jsonl"),
+        out,
+    )
 }
 
 /// Real sessions, small ones of both harnesses, laid out as their harness does.
 pub fn samples() -> Vec<(String, PathBuf)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sessions");
     let all = [
-        ("claude/claude-code-log/representative_messages.jsonl", ".claude/projects/-src-a/representative_messages.jsonl"),
-        ("claude/claude-code-log/edge_cases.jsonl", ".claude/projects/-src-a/edge_cases.jsonl"),
-        ("claude/claude-code-log/todowrite_examples.jsonl", ".claude/projects/-src-a/todowrite_examples.jsonl"),
-        ("claude/episodic-memory/short-conversation.jsonl", ".claude/projects/-src-b/short-conversation.jsonl"),
-        ("claude/entireio-skills/c0503e11-7349-4087-b305-3b5ca7e80e57.jsonl", ".claude/projects/-src-c/c0503e11-7349-4087-b305-3b5ca7e80e57.jsonl"),
-        ("claude/agent-sessions/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f.jsonl", ".claude/projects/-src-d/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f.jsonl"),
+        (
+            "claude/claude-code-log/representative_messages.jsonl",
+            ".claude/projects/-src-a/representative_messages.jsonl",
+        ),
+        (
+            "claude/claude-code-log/edge_cases.jsonl",
+            ".claude/projects/-src-a/edge_cases.jsonl",
+        ),
+        (
+            "claude/claude-code-log/todowrite_examples.jsonl",
+            ".claude/projects/-src-a/todowrite_examples.jsonl",
+        ),
+        (
+            "claude/episodic-memory/short-conversation.jsonl",
+            ".claude/projects/-src-b/short-conversation.jsonl",
+        ),
+        (
+            "claude/entireio-skills/c0503e11-7349-4087-b305-3b5ca7e80e57.jsonl",
+            ".claude/projects/-src-c/c0503e11-7349-4087-b305-3b5ca7e80e57.jsonl",
+        ),
+        (
+            "claude/agent-sessions/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f.jsonl",
+            ".claude/projects/-src-d/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f.jsonl",
+        ),
         (
             "claude/agent-sessions/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f/subagents/agent-a0ad4f44468bdf20d.jsonl",
             ".claude/projects/-src-d/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f/subagents/agent-a0ad4f44468bdf20d.jsonl",
         ),
-        ("codex/agent-sessions/codex_052_raw.jsonl", ".codex/sessions/2025/10/30/rollout-2025-10-30T12-00-00-codex_052_raw.jsonl"),
+        (
+            "codex/agent-sessions/codex_052_raw.jsonl",
+            ".codex/sessions/2025/10/30/rollout-2025-10-30T12-00-00-codex_052_raw.jsonl",
+        ),
         (
             "codex/harness-0.171.0/sessions/2026/11/29/rollout-2026-11-29T16-09-03-01a22811-2cde-7e10-9e32-fe7e55d5b169.jsonl",
             ".codex/sessions/2026/11/29/rollout-2026-11-29T16-09-03-01a22811-2cde-7e10-9e32-fe7e55d5b169.jsonl",
@@ -159,5 +194,7 @@ pub fn samples() -> Vec<(String, PathBuf)> {
             ".codex/archived_sessions/rollout-2026-11-29T16-09-25-01a22811-80a4-77a2-a271-c9d2b3c9f78f.jsonl",
         ),
     ];
-    all.iter().map(|(from, to)| ((*to).to_owned(), dir.join(from))).collect()
+    all.iter()
+        .map(|(from, to)| ((*to).to_owned(), dir.join(from)))
+        .collect()
 }

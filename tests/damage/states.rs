@@ -31,13 +31,25 @@ fn expect(what: &str, ran: &Ran, v: &Verdict<'_>) {
         ("/source_authority/authority_level", v.authority),
         ("/raw_mirror/status", v.mirror),
     ] {
-        assert!(allowed.contains(&ran.text(pointer)), "{what}: {pointer} is {}: {doc}", ran.text(pointer));
+        assert!(
+            allowed.contains(&ran.text(pointer)),
+            "{what}: {pointer} is {}: {doc}",
+            ran.text(pointer)
+        );
     }
     // No check says ok about a part that another finding calls damaged.
     for f in doc["findings"].as_array().unwrap() {
         if f["severity"] == "error" {
-            let entry = doc["checks"].as_array().unwrap().iter().find(|c| c["id"] == f["id"]).unwrap();
-            assert!(["error", "unknown"].contains(&entry["status"].as_str().unwrap()), "{what}: {entry}");
+            let entry = doc["checks"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|c| c["id"] == f["id"])
+                .unwrap();
+            assert!(
+                ["error", "unknown"].contains(&entry["status"].as_str().unwrap()),
+                "{what}: {entry}"
+            );
         }
     }
 }
@@ -66,14 +78,18 @@ fn never_initialised_is_calm() {
 fn healthy_says_so() {
     let lab = Lab::small();
     for (args, mirror) in [(KINDS[0], "unverified"), (KINDS[1], "ok")] {
-        expect("healthy", &lab.run(args), &Verdict {
-            exit: 0,
-            status: "ok",
-            code: None,
-            coverage: &["ok"],
-            authority: &["verified-archive"],
-            mirror: &[mirror],
-        });
+        expect(
+            "healthy",
+            &lab.run(args),
+            &Verdict {
+                exit: 0,
+                status: "ok",
+                code: None,
+                coverage: &["ok"],
+                authority: &["verified-archive"],
+                mirror: &[mirror],
+            },
+        );
     }
 }
 
@@ -81,14 +97,18 @@ fn healthy_says_so() {
 fn an_archive_that_is_gone_is_told_whatever_is_left() {
     for args in KINDS {
         let gone = |what: &str, lab: &Lab, code: &str| {
-            expect(what, &lab.run(args), &Verdict {
-                exit: 1,
-                status: "error",
-                code: Some(code),
-                coverage: &["unknown"],
-                authority: &["verified-mirror"],
-                mirror: &["ok", "unverified"],
-            });
+            expect(
+                what,
+                &lab.run(args),
+                &Verdict {
+                    exit: 1,
+                    status: "error",
+                    code: Some(code),
+                    coverage: &["unknown"],
+                    authority: &["verified-mirror"],
+                    mirror: &["ok", "unverified"],
+                },
+            );
         };
         let lab = Lab::small();
         std::fs::remove_file(lab.db()).unwrap();
@@ -104,7 +124,11 @@ fn an_archive_that_is_gone_is_told_whatever_is_left() {
         // The folder alone still tells that there was one.
         std::fs::remove_file(lab.file("coverage.jsonl")).unwrap();
         gone("CURRENT and the coverage ledger", &lab, "archive-missing");
-        assert_ne!(lab.run(&["index"]).code, 0, "a new archive was begun beside the old one");
+        assert_ne!(
+            lab.run(&["index"]).code,
+            0,
+            "a new archive was begun beside the old one"
+        );
 
         let lab = Lab::small();
         std::fs::write(lab.file("CURRENT"), b"g0000001\n").unwrap();
@@ -114,14 +138,18 @@ fn an_archive_that_is_gone_is_told_whatever_is_left() {
         let lab = Lab::small();
         std::fs::remove_file(lab.db()).unwrap();
         std::fs::remove_dir_all(lab.file("raw-mirror")).unwrap();
-        expect("archive and mirror", &lab.run(args), &Verdict {
-            exit: 1,
-            status: "error",
-            code: Some("loss-suspected"),
-            coverage: &["loss-suspected"],
-            authority: &["live-source"],
-            mirror: &["absent"],
-        });
+        expect(
+            "archive and mirror",
+            &lab.run(args),
+            &Verdict {
+                exit: 1,
+                status: "error",
+                code: Some("loss-suspected"),
+                coverage: &["loss-suspected"],
+                authority: &["live-source"],
+                mirror: &["absent"],
+            },
+        );
     }
 }
 
@@ -130,24 +158,32 @@ fn a_mirror_that_is_gone_or_damaged_leaves_the_archive() {
     for args in KINDS {
         let lab = Lab::small();
         std::fs::remove_dir_all(lab.file("raw-mirror")).unwrap();
-        expect("no mirror", &lab.run(args), &Verdict {
-            exit: 0,
-            status: "warn",
-            code: Some("archive-only"),
-            coverage: &["archive-only"],
-            authority: &["verified-archive"],
-            mirror: &["absent"],
-        });
+        expect(
+            "no mirror",
+            &lab.run(args),
+            &Verdict {
+                exit: 0,
+                status: "warn",
+                code: Some("archive-only"),
+                coverage: &["archive-only"],
+                authority: &["verified-archive"],
+                mirror: &["absent"],
+            },
+        );
         let lab = Lab::small();
         std::fs::remove_file(lab.file("raw-mirror/packs/00000001.pack")).unwrap();
-        expect("no pack", &lab.run(args), &Verdict {
-            exit: 1,
-            status: "error",
-            code: Some("archive-only"),
-            coverage: &["archive-only"],
-            authority: &["verified-archive"],
-            mirror: &["corrupt"],
-        });
+        expect(
+            "no pack",
+            &lab.run(args),
+            &Verdict {
+                exit: 1,
+                status: "error",
+                code: Some("archive-only"),
+                coverage: &["archive-only"],
+                authority: &["verified-archive"],
+                mirror: &["corrupt"],
+            },
+        );
     }
 }
 
@@ -159,14 +195,18 @@ fn both_damaged_leaves_a_sole_copy() {
     let at = bytes.windows(5).rposition(|w| w == b"every").unwrap();
     bytes[at] = b'E';
     std::fs::write(lab.db(), bytes).unwrap();
-    expect("both", &lab.run(KINDS[1]), &Verdict {
-        exit: 1,
-        status: "error",
-        code: Some("sole-copy"),
-        coverage: &["sole-copy"],
-        authority: &["salvage"],
-        mirror: &["corrupt"],
-    });
+    expect(
+        "both",
+        &lab.run(KINDS[1]),
+        &Verdict {
+            exit: 1,
+            status: "error",
+            code: Some("sole-copy"),
+            coverage: &["sole-copy"],
+            authority: &["salvage"],
+            mirror: &["corrupt"],
+        },
+    );
 }
 
 #[test]
@@ -175,14 +215,18 @@ fn a_foreign_archive_is_refused() {
         let lab = Lab::empty();
         std::fs::create_dir(lab.data()).unwrap();
         std::fs::write(lab.file("agent_search.db"), b"something of another program").unwrap();
-        expect("foreign", &lab.run(args), &Verdict {
-            exit: 6,
-            status: "error",
-            code: Some("foreign-archive"),
-            coverage: &["unknown", "not-initialized"],
-            authority: &["unknown", "none"],
-            mirror: &["unknown", "absent"],
-        });
+        expect(
+            "foreign",
+            &lab.run(args),
+            &Verdict {
+                exit: 6,
+                status: "error",
+                code: Some("foreign-archive"),
+                coverage: &["unknown", "not-initialized"],
+                authority: &["unknown", "none"],
+                mirror: &["unknown", "absent"],
+            },
+        );
     }
 }
 
@@ -192,25 +236,37 @@ fn what_is_newer_is_refused_and_nothing_is_claimed() {
         let lab = Lab::small();
         let manifest = lab.file("generations/g00000001/manifest.json");
         let text = std::fs::read_to_string(&manifest).unwrap();
-        std::fs::write(&manifest, text.replace("\"schema_version\": 1", "\"schema_version\": 2")).unwrap();
-        expect("schema", &lab.run(args), &Verdict {
-            exit: 6,
-            status: "error",
-            code: Some("schema-too-new"),
-            coverage: &["unknown"],
-            authority: &["unknown"],
-            mirror: &["ok", "unverified"],
-        });
+        std::fs::write(
+            &manifest,
+            text.replace("\"schema_version\": 1", "\"schema_version\": 2"),
+        )
+        .unwrap();
+        expect(
+            "schema",
+            &lab.run(args),
+            &Verdict {
+                exit: 6,
+                status: "error",
+                code: Some("schema-too-new"),
+                coverage: &["unknown"],
+                authority: &["unknown"],
+                mirror: &["ok", "unverified"],
+            },
+        );
         let lab = Lab::small();
         std::fs::write(lab.file("raw-mirror/FORMAT"), b"cass-mirror 2\n").unwrap();
-        expect("mirror", &lab.run(args), &Verdict {
-            exit: 6,
-            status: "error",
-            code: Some("mirror-too-new"),
-            coverage: &["unknown"],
-            authority: &["unknown", "verified-archive"],
-            mirror: &["unknown"],
-        });
+        expect(
+            "mirror",
+            &lab.run(args),
+            &Verdict {
+                exit: 6,
+                status: "error",
+                code: Some("mirror-too-new"),
+                coverage: &["unknown"],
+                authority: &["unknown", "verified-archive"],
+                mirror: &["unknown"],
+            },
+        );
     }
 }
 
@@ -221,25 +277,33 @@ fn a_corrupt_archive_names_its_tables_and_rows() {
     bytes[..100].fill(0);
     std::fs::write(lab.db(), &bytes).unwrap();
     for args in KINDS {
-        expect("no header", &lab.run(args), &Verdict {
-            exit: 1,
-            status: "error",
-            code: Some("archive-corrupt"),
-            coverage: &["unknown"],
-            authority: &["verified-mirror"],
-            mirror: &["ok", "unverified"],
-        });
+        expect(
+            "no header",
+            &lab.run(args),
+            &Verdict {
+                exit: 1,
+                status: "error",
+                code: Some("archive-corrupt"),
+                coverage: &["unknown"],
+                authority: &["verified-mirror"],
+                mirror: &["ok", "unverified"],
+            },
+        );
     }
     std::fs::write(lab.db(), b"").unwrap();
     for args in KINDS {
-        expect("empty", &lab.run(args), &Verdict {
-            exit: 1,
-            status: "error",
-            code: Some("archive-corrupt"),
-            coverage: &["unknown"],
-            authority: &["verified-mirror"],
-            mirror: &["ok", "unverified"],
-        });
+        expect(
+            "empty",
+            &lab.run(args),
+            &Verdict {
+                exit: 1,
+                status: "error",
+                code: Some("archive-corrupt"),
+                coverage: &["unknown"],
+                authority: &["verified-mirror"],
+                mirror: &["ok", "unverified"],
+            },
+        );
     }
 }
 
@@ -259,11 +323,16 @@ fn a_running_writer_is_a_note() {
     for args in KINDS {
         let ran = lab.run(args);
         expect("a writer", &ran, &v);
-        assert_eq!(ran.json["operation_state"]["writer_active"], Value::Bool(true));
+        assert_eq!(
+            ran.json["operation_state"]["writer_active"],
+            Value::Bool(true)
+        );
     }
     assert_eq!(lab.run(&["index"]).code, 7);
     // While the log is folded in nothing can be read: that is not known, and not damage.
-    let exclusive = cass::disk::ArchiveExclusive::try_acquire(&lock).unwrap().unwrap();
+    let exclusive = cass::disk::ArchiveExclusive::try_acquire(&lock)
+        .unwrap()
+        .unwrap();
     let ran = lab.run(KINDS[0]);
     assert_eq!(ran.code, 8, "{}", ran.json);
     assert_eq!(ran.text("/status"), "unknown");
@@ -308,7 +377,10 @@ fn no_alarm_while_an_index_runs() {
             }
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        println!("damage | R1 checks while an index runs ({met} met the writer) | 0 | 0 | 0 | 0 | {rounds} | {} |", alarms.len());
+        println!(
+            "damage | R1 checks while an index runs ({met} met the writer) | 0 | 0 | 0 | 0 | {rounds} | {} |",
+            alarms.len()
+        );
         assert!(alarms.is_empty(), "{alarms:#?}");
         assert!(met > 0, "no check met the writer");
     });
@@ -361,11 +433,26 @@ fn what_may_not_be_read_is_unreadable_and_not_damaged() {
             return;
         };
         assert_ne!(ran.code, 0, "{}", ran.json);
-        assert!(["error", "unknown"].contains(&ran.text("/status")), "{}", ran.json);
+        assert!(
+            ["error", "unknown"].contains(&ran.text("/status")),
+            "{}",
+            ran.json
+        );
         assert_eq!(ran.text("/err/kind"), "permission-denied");
-        for word in ["verified-archive", "verified-mirror", "\"ok\"", "not-initialized", "\"absent\",\"sources\""] {
+        for word in [
+            "verified-archive",
+            "verified-mirror",
+            "\"ok\"",
+            "not-initialized",
+            "\"absent\",\"sources\"",
+        ] {
             let claims = ["/coverage_risk", "/source_authority", "/raw_mirror"]
-                .map(|p| ran.json.pointer(p).map(Value::to_string).unwrap_or_default())
+                .map(|p| {
+                    ran.json
+                        .pointer(p)
+                        .map(Value::to_string)
+                        .unwrap_or_default()
+                })
                 .concat();
             assert!(!claims.contains(word), "{word}: {}", ran.json);
         }
@@ -373,24 +460,39 @@ fn what_may_not_be_read_is_unreadable_and_not_damaged() {
         // The folders are open, the archive is not.
         for entry in walkdir::WalkDir::new(lab.data()) {
             let entry = entry.unwrap();
-            mode(entry.path(), if entry.file_type().is_dir() { 0o755 } else { 0o644 });
+            mode(
+                entry.path(),
+                if entry.file_type().is_dir() {
+                    0o755
+                } else {
+                    0o644
+                },
+            );
         }
         mode(&lab.db(), 0o600);
         let ran = as_nobody(&lab, args).unwrap();
-        expect("archive closed", &ran, &Verdict {
-            exit: 1,
-            status: "error",
-            code: Some("archive-unreadable"),
-            coverage: &["unknown"],
-            authority: &["unknown"],
-            mirror: &["ok", "unverified"],
-        });
+        expect(
+            "archive closed",
+            &ran,
+            &Verdict {
+                exit: 1,
+                status: "error",
+                code: Some("archive-unreadable"),
+                coverage: &["unknown"],
+                authority: &["unknown"],
+                mirror: &["ok", "unverified"],
+            },
+        );
 
         // One pack is closed: the mirror is not known to be good.
         mode(&lab.db(), 0o644);
         mode(&lab.file("raw-mirror/packs/00000001.pack"), 0o600);
         let ran = as_nobody(&lab, args).unwrap();
-        assert!(["unknown", "corrupt"].contains(&ran.text("/raw_mirror/status")), "{}", ran.json);
+        assert!(
+            ["unknown", "corrupt"].contains(&ran.text("/raw_mirror/status")),
+            "{}",
+            ran.json
+        );
         assert_ne!(ran.text("/coverage_risk/status"), "ok", "{}", ran.json);
         assert_ne!(ran.code, 0);
         mode(&lab.file("raw-mirror/packs/00000001.pack"), 0o644);

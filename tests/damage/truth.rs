@@ -35,7 +35,8 @@ fn read(db: &Path) -> rusqlite::Result<Said> {
     conn.pragma_update(None, "synchronous", "OFF")?;
     let mut hasher = blake3::Hasher::new();
     let mut names = Vec::new();
-    let mut schema = conn.prepare("SELECT type,name,tbl_name,sql FROM sqlite_schema ORDER BY rowid")?;
+    let mut schema =
+        conn.prepare("SELECT type,name,tbl_name,sql FROM sqlite_schema ORDER BY rowid")?;
     let mut rows = schema.query([])?;
     while let Some(row) = rows.next()? {
         for i in 0..4 {
@@ -45,9 +46,15 @@ fn read(db: &Path) -> rusqlite::Result<Said> {
             names.push(row.get::<_, String>(1)?);
         }
     }
-    assert!(!names.is_empty() || conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get::<_, i64>(0))? == 0);
+    assert!(
+        !names.is_empty()
+            || conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r
+                .get::<_, i64>(0))?
+                == 0
+    );
     for name in names {
-        let mut statement = conn.prepare(&format!("SELECT rowid,* FROM \"{name}\" ORDER BY rowid"))?;
+        let mut statement =
+            conn.prepare(&format!("SELECT rowid,* FROM \"{name}\" ORDER BY rowid"))?;
         let n = statement.column_count();
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -58,10 +65,17 @@ fn read(db: &Path) -> rusqlite::Result<Said> {
         hasher.update(b"end");
     }
     for pragma in ["user_version", "application_id"] {
-        hasher.update(&conn.pragma_query_value(None, pragma, |r| r.get::<_, i64>(0))?.to_le_bytes());
+        hasher.update(
+            &conn
+                .pragma_query_value(None, pragma, |r| r.get::<_, i64>(0))?
+                .to_le_bytes(),
+        );
     }
     let commit = conn.query_row("SELECT coalesce(max(id),0) FROM commits", [], |r| r.get(0))?;
-    Ok(Said { commit, all: hasher.finalize() })
+    Ok(Said {
+        commit,
+        all: hasher.finalize(),
+    })
 }
 
 fn add(hasher: &mut blake3::Hasher, value: ValueRef<'_>) {
@@ -80,7 +94,10 @@ fn add(hasher: &mut blake3::Hasher, value: ValueRef<'_>) {
 /// What people get: every session, exported by the binary.
 pub fn exported(lab: &Lab) -> Vec<(String, String)> {
     let list = lab.run(&["sessions", "list", "--limit", "1000"]);
-    let sessions = list.json["sessions"].as_array().cloned().unwrap_or_default();
+    let sessions = list.json["sessions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     sessions
         .iter()
         .map(|s| {

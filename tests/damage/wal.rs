@@ -37,7 +37,15 @@ impl Sweep {
         std::fs::write(lab.wal(), &wal).unwrap();
         assert_eq!(at.get(&whole.commit), Some(&whole));
         assert!(at.len() > 5, "{} commits in the WAL", at.len());
-        Sweep { lab, wal, db, at, last: whole.commit, figures: Figures::default(), lost: 0 }
+        Sweep {
+            lab,
+            wal,
+            db,
+            at,
+            last: whole.commit,
+            figures: Figures::default(),
+            lost: 0,
+        }
     }
 
     /// One damage to the WAL is there: what plain SQLite makes of it decides what must be said.
@@ -50,7 +58,9 @@ impl Sweep {
             Some(now) if now.commit == self.last && self.at.get(&now.commit) == Some(now) => {
                 // All is there, so nothing is lost.
                 if alarm {
-                    self.figures.false_alarms.push(format!("{what}: {:?}", errors(&checked)));
+                    self.figures
+                        .false_alarms
+                        .push(format!("{what}: {:?}", errors(&checked)));
                 } else {
                     self.figures.harmless += 1;
                 }
@@ -59,11 +69,15 @@ impl Sweep {
             Some(now) => {
                 let prefix = self.at.get(&now.commit) == Some(now);
                 if prefix && !has(&checked, "lost-commits") {
-                    self.figures.undetected.push(format!("{what}: at commit {}", now.commit));
+                    self.figures
+                        .undetected
+                        .push(format!("{what}: at commit {}", now.commit));
                     return;
                 }
                 if prefix && checked.facts.archive.commit != u64::try_from(now.commit).ok() {
-                    self.figures.undetected.push(format!("{what}: another commit than SQLite's"));
+                    self.figures
+                        .undetected
+                        .push(format!("{what}: another commit than SQLite's"));
                     return;
                 }
                 self.lost += u64::from(prefix);
@@ -107,7 +121,10 @@ fn r4_a_cut_log_is_a_committed_prefix_and_lost_commits_are_told() {
     std::fs::remove_file(s.lab.wal()).unwrap();
     s.judge("missing");
     std::fs::write(s.lab.wal(), &wal).unwrap();
-    println!("damage: {} times a prefix of the commits, each time told", s.lost);
+    println!(
+        "damage: {} times a prefix of the commits, each time told",
+        s.lost
+    );
     s.figures.end("R4 WAL cut at every frame, and bytes off");
     assert!(s.lost > 0);
     assert_eq!(panics(), 0);
@@ -126,7 +143,11 @@ fn r4_flips_and_foreign_logs_never_pass_for_what_was_committed() {
         let at = if n % 8 == 0 {
             let frame = usize::try_from(rng.below(((wal.len() - HEADER) / FRAME) as u64)).unwrap();
             let off = usize::try_from(rng.below(56)).unwrap();
-            if frame == 0 { off } else { HEADER + frame * FRAME + off % 24 }
+            if frame == 0 {
+                off
+            } else {
+                HEADER + frame * FRAME + off % 24
+            }
         } else {
             usize::try_from(rng.below(wal.len() as u64)).unwrap()
         };
@@ -149,9 +170,16 @@ fn r4_flips_and_foreign_logs_never_pass_for_what_was_committed() {
     assert!(foreign.len() > FRAME);
     s.with("the log of another archive", &foreign);
     // And beside the archive after everything was folded in.
-    println!("damage: {} times a prefix of the commits, each time told", s.lost);
+    println!(
+        "damage: {} times a prefix of the commits, each time told",
+        s.lost
+    );
     s.figures.end("R4 WAL flips, WAL of another archive");
-    assert_eq!(std::fs::read(s.lab.db()).unwrap(), s.db, "the archive itself was touched");
+    assert_eq!(
+        std::fs::read(s.lab.db()).unwrap(),
+        s.db,
+        "the archive itself was touched"
+    );
     assert_eq!(panics(), 0);
 }
 
@@ -160,7 +188,12 @@ fn r4_the_shared_memory_file_means_nothing() {
     let lab = Lab::pending();
     let whole = said(&lab).unwrap();
     let shm = lab.db().with_extension("db-shm");
-    for (how, bytes) in [("missing", None), ("empty", Some(vec![])), ("zero", Some(vec![0; 32768])), ("noise", Some(vec![0xa7; 32768]))] {
+    for (how, bytes) in [
+        ("missing", None),
+        ("empty", Some(vec![])),
+        ("zero", Some(vec![0; 32768])),
+        ("noise", Some(vec![0xa7; 32768])),
+    ] {
         let _ = std::fs::remove_file(&shm);
         if let Some(bytes) = &bytes {
             std::fs::write(&shm, bytes).unwrap();
@@ -168,8 +201,16 @@ fn r4_the_shared_memory_file_means_nothing() {
         let checked = lab.check(&[]);
         assert!(!alarmed(&checked), "{how}: {:?}", findings(&checked));
         assert!(has(&checked, "wal-pending"), "{how}");
-        assert_eq!(checked.facts.archive.commit, u64::try_from(whole.commit).ok(), "{how}");
-        assert_eq!(std::fs::read(&shm).ok(), bytes, "{how}: reading left a trace");
+        assert_eq!(
+            checked.facts.archive.commit,
+            u64::try_from(whole.commit).ok(),
+            "{how}"
+        );
+        assert_eq!(
+            std::fs::read(&shm).ok(),
+            bytes,
+            "{how}: reading left a trace"
+        );
     }
     // The next index goes on from there and loses nothing.
     lab.index(false);
@@ -186,7 +227,10 @@ fn r4_nothing_is_committed_on_top_of_lost_commits() {
     std::fs::write(lab.wal(), &wal[..HEADER + FRAME]).unwrap();
     let ran = lab.run(&["doctor", "check"]).expect(1);
     assert!(ran.errors().contains(&"lost-commits"), "{}", ran.json);
-    assert_ne!(ran.text("/source_authority/authority_level"), "verified-archive");
+    assert_ne!(
+        ran.text("/source_authority/authority_level"),
+        "verified-archive"
+    );
     assert_ne!(ran.text("/coverage_risk/status"), "ok");
     let refused = lab.run(&["index"]);
     assert_eq!(refused.code, 1, "{}", refused.json);
