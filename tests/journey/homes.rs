@@ -90,6 +90,35 @@ fn records_of_another_session_in_a_file_go_to_their_session() {
     assert_eq!(b, ["own", "stray"]);
 }
 
+/// What a file of another session brought first does not make the session's own file diverge: the
+/// order in which files are read decides nothing here.
+#[test]
+fn an_older_version_in_a_file_of_another_session_starts_no_branch() {
+    let own = line(A, 1, "one") + &line(A, 2, "two") + &line(A, 3, "three");
+    let other = line(B, 7, "own") + &line(A, 2, "two, otherwise");
+    for order in [[A, B], [B, A]] {
+        let sandbox = Sandbox::new();
+        for id in order {
+            let text = if id == A { &own } else { &other };
+            sandbox.put(&format!(".claude/projects/-src/{id}.jsonl"), text.as_bytes());
+            sandbox.run(&["index"]).expect(0);
+        }
+        let all = sessions(&sandbox);
+        assert_eq!(all.len(), 2, "{order:?} {all:?}");
+        let told = texts(&sandbox, A);
+        for text in ["one", "two", "two, otherwise", "three"] {
+            assert!(told.contains(&text.to_owned()), "{order:?} {told:?}");
+        }
+        // It goes on as one session.
+        sandbox.put(
+            &format!(".claude/projects/-src/{A}.jsonl"),
+            (own.clone() + &line(A, 4, "four")).as_bytes(),
+        );
+        sandbox.run(&["index"]).expect(0);
+        assert_eq!(sessions(&sandbox).len(), 2, "{order:?}");
+    }
+}
+
 /// A second home with the same session, laid out below `other`.
 fn two_homes(first: &str, second: &str) -> Sandbox {
     let sandbox = Sandbox::new();
