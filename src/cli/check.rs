@@ -155,12 +155,14 @@ impl Human for CheckBody {
         ));
         for p in &b.source_inventory.providers {
             page.fact(&format!(
-                "{:<9} {}: {}, {} newer than the archive, {} pruned",
+                "{:<9} {}: {}, {} newer than the archive, {} pruned{}",
                 p.provider.as_str(),
                 word(&p.state),
                 count(p.sources, "source", "sources"),
                 p.newer,
-                p.pruned
+                p.pruned,
+                p.retention_days
+                    .map_or_else(String::new, |d| format!(", it keeps {d} days"))
             ));
         }
         if let Some(free) = b.storage_pressure.available_bytes {

@@ -49,7 +49,12 @@ fn list_core(root: &Root, args: &SessionsListArgs) -> Result<SessionsListBody> {
         sessions.push(SessionRow::from(&c));
         Ok(())
     })?;
-    Ok(SessionsListBody { sessions, total, truncated: false, detail_argv: None })
+    Ok(SessionsListBody {
+        sessions,
+        total,
+        truncated: false,
+        detail_argv: None,
+    })
 }
 
 pub(super) fn show(ctx: &Context, args: &SessionsShowArgs) -> Result<Report<SessionsShowBody>> {
@@ -100,8 +105,11 @@ fn show_core(root: &Root, args: &SessionsShowArgs) -> Result<SessionsShowBody> {
         }
     }
     sources.sort_by(|a, b| (&a.path, &a.key).cmp(&(&b.path, &b.key)));
-    let mut branches: Vec<String> =
-        archive.branches(&session.id)?.into_iter().map(|b| b.id).collect();
+    let mut branches: Vec<String> = archive
+        .branches(&session.id)?
+        .into_iter()
+        .map(|b| b.id)
+        .collect();
     branches.sort();
     Ok(SessionsShowBody {
         harness_version: session.harness_version.clone(),
@@ -134,7 +142,11 @@ fn state(source: &ArchivedSource, mirror: Option<&MirrorReader<'_>>) -> Result<S
     let same = head.is_some_and(|h| {
         (h.gate.size, h.gate.mtime_ns) == (stat.size, stat.mtime_ns) && h.seq == source.parsed_seq
     });
-    Ok(if same { SourceState::Ok } else { SourceState::NewerThanArchive })
+    Ok(if same {
+        SourceState::Ok
+    } else {
+        SourceState::NewerThanArchive
+    })
 }
 
 fn row(s: &SessionRow) -> String {

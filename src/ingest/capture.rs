@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::group;
-use crate::ingest::watch::Watch;
 use crate::ingest::read::{self, Care, RACY_NS, StableReader, TRIES};
+use crate::ingest::watch::Watch;
 use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
@@ -247,7 +247,13 @@ fn discover(
                     None => text.to_owned(),
                 };
                 let kind = ErrorKind::Unsupported;
-                out.problems.push(Problem { provider: root.provider, path, kind, message, is_error });
+                out.problems.push(Problem {
+                    provider: root.provider,
+                    path,
+                    kind,
+                    message,
+                    is_error,
+                });
             }
         });
         out.roots.push((root, state, files));
@@ -335,9 +341,13 @@ fn small(
         let added = match ready {
             Ok(Some((prepared, moving))) => {
                 let meta = meta(env, job, moving);
-                // The writer is of no use after it failed: that is no problem of one source.
-                let added = mirror.add(&job.ident, prepared, meta)?;
-                Ok((added, moving))
+                match mirror.add(&job.ident, prepared, meta) {
+                    // A link or a folder lies where this source's ledger must be; nothing was
+                    // written yet, and the others go on.
+                    Err(e) if e.kind() == ErrorKind::UnsafeTarget => Err(e),
+                    // The writer is of no use after it failed: that is no problem of one source.
+                    added => Ok((added?, moving)),
+                }
             }
             Ok(None) => stream(mirror, env, job),
             Err(e) => Err(e),
@@ -482,7 +492,8 @@ fn settle(job: &Job, added: Result<(Added, bool)>, out: &mut CaptureOutcome) -> 
         }
         Err(e) if e.kind() == ErrorKind::NoSpace => Err(e),
         Err(e) => {
-            out.problems.push(problem(job.found.provider, &job.found.path, &e));
+            out.problems
+                .push(problem(job.found.provider, &job.found.path, &e));
             Ok(())
         }
     }

@@ -62,13 +62,17 @@ impl Care {
     /// try does.
     #[must_use]
     pub fn of(before: &Stat, now_ms: i64, tries: u32) -> Care {
-        let age = now_ms.saturating_mul(1_000_000).saturating_sub(before.mtime_ns);
+        let age = now_ms
+            .saturating_mul(1_000_000)
+            .saturating_sub(before.mtime_ns);
         if tries > TRIES {
             Care::None
         } else if tries == 1 && age >= LIVE_NS {
             Care::Metadata
         } else {
-            Care::Content { racy: age < RACY_NS }
+            Care::Content {
+                racy: age < RACY_NS,
+            }
         }
     }
 }
@@ -87,7 +91,9 @@ pub struct StableReader<'a> {
 
 impl std::fmt::Debug for StableReader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StableReader").field("left", &self.left).finish_non_exhaustive()
+        f.debug_struct("StableReader")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
     }
 }
 
@@ -101,7 +107,14 @@ impl<'a> StableReader<'a> {
         unchanged: &'a dyn Fn() -> Result<bool>,
     ) -> Self {
         let hash = matches!(care, Care::Content { .. }).then(Box::default);
-        StableReader { file, before, left: before.size, care, hash, unchanged }
+        StableReader {
+            file,
+            before,
+            left: before.size,
+            care,
+            hash,
+            unchanged,
+        }
     }
 
     fn check(&self) -> std::io::Result<()> {
@@ -109,8 +122,10 @@ impl<'a> StableReader<'a> {
             return Ok(());
         }
         let now = Stat::of(&self.file.metadata()?);
-        let (same_size, same_time) =
-            (now.size == self.before.size, now.mtime_ns == self.before.mtime_ns);
+        let (same_size, same_time) = (
+            now.size == self.before.size,
+            now.mtime_ns == self.before.mtime_ns,
+        );
         if now.size < self.before.size || (same_size && !same_time) || self.left > 0 {
             return Err(moved());
         }
@@ -133,7 +148,9 @@ impl<'a> StableReader<'a> {
         let mut buf = vec![0u8; 64 << 10];
         let mut at = 0;
         while at < self.before.size {
-            let want = usize::try_from(self.before.size - at).unwrap_or(usize::MAX).min(buf.len());
+            let want = usize::try_from(self.before.size - at)
+                .unwrap_or(usize::MAX)
+                .min(buf.len());
             match self.file.read_at(&mut buf[..want], at) {
                 Ok(0) => return Ok(false),
                 Ok(n) => {
@@ -267,8 +284,15 @@ mod tests {
             (&f).write_all(b"abc").unwrap();
             f.set_modified(time).unwrap();
         };
-        assert!(is_mark(reader_over(over, Care::Content { racy: true }).0.unwrap_err()));
-        assert_eq!(reader_over(|_| {}, Care::Content { racy: true }).0.unwrap(), b"456789");
+        assert!(is_mark(
+            reader_over(over, Care::Content { racy: true })
+                .0
+                .unwrap_err()
+        ));
+        assert_eq!(
+            reader_over(|_| {}, Care::Content { racy: true }).0.unwrap(),
+            b"456789"
+        );
     }
 
     #[test]
@@ -289,12 +313,23 @@ mod tests {
 
     #[test]
     fn care_follows_from_the_time_of_the_last_change() {
-        let at = |mtime_ms: i64| Stat { dev: 1, ino: 1, size: 1, mtime_ns: mtime_ms * 1_000_000 };
+        let at = |mtime_ms: i64| Stat {
+            dev: 1,
+            ino: 1,
+            size: 1,
+            mtime_ns: mtime_ms * 1_000_000,
+        };
         assert_eq!(Care::of(&at(0), 10_000, 1), Care::Metadata);
         assert_eq!(Care::of(&at(0), 10_000, 2), CONTENT);
         assert_eq!(Care::of(&at(9_000), 10_000, 1), CONTENT);
-        assert_eq!(Care::of(&at(9_990), 10_000, 1), Care::Content { racy: true });
-        assert_eq!(Care::of(&at(11_000), 10_000, 1), Care::Content { racy: true });
+        assert_eq!(
+            Care::of(&at(9_990), 10_000, 1),
+            Care::Content { racy: true }
+        );
+        assert_eq!(
+            Care::of(&at(11_000), 10_000, 1),
+            Care::Content { racy: true }
+        );
         assert_eq!(Care::of(&at(9_990), 10_000, TRIES + 1), Care::None);
     }
 }

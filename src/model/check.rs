@@ -79,6 +79,30 @@ impl Default for CheckFacts {
     }
 }
 
+impl CheckFacts {
+    /// The facts before anything was looked at: nothing is known, and so nothing is absent or ok.
+    #[must_use]
+    pub fn unread() -> CheckFacts {
+        let mut facts = CheckFacts {
+            initialized: true,
+            ..CheckFacts::default()
+        };
+        facts.coverage.status = CoverageRisk::Unknown;
+        facts.authority.level = AuthorityLevel::Unknown;
+        facts.mirror.status = MirrorState::Unknown;
+        facts
+    }
+
+    /// Nothing was ever made here.
+    pub fn never(&mut self) {
+        let never = CheckFacts::default();
+        self.initialized = false;
+        self.coverage = never.coverage;
+        self.authority = never.authority;
+        self.mirror = never.mirror;
+    }
+}
+
 /// The archive, as far as it was readable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchiveFacts {
@@ -162,6 +186,9 @@ pub struct ProviderFacts {
     pub pruned: u64,
     /// Sources that can't be read.
     pub unreadable: u64,
+    /// Days for which the harness keeps a session after its last change; `None` when it is not
+    /// installed or never prunes.
+    pub retention_days: Option<u64>,
 }
 
 /// Room.

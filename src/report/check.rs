@@ -185,6 +185,10 @@ pub struct ProviderBlock {
     pub pruned: u64,
     /// Sources that can't be read.
     pub unreadable: u64,
+    /// Days for which the harness keeps a session after its last change; absent when it is not
+    /// installed or never prunes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention_days: Option<u64>,
 }
 
 /// Remote machines.

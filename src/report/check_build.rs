@@ -85,7 +85,16 @@ pub fn check_report(
 
     let summary = summary(&results);
     let worst = findings.iter().map(|f| f.severity).max();
-    let (status, outcome) = verdict(&summary, worst, &facts, run);
+    let cut = results.iter().any(|r| {
+        matches!(
+            r.outcome,
+            CheckOutcome::Skipped {
+                reason: SkipReason::Budget | SkipReason::Interrupted,
+                ..
+            }
+        )
+    });
+    let (status, outcome) = verdict(&summary, worst, cut, &facts, run);
     let risk = risk(&findings, &summary, status);
     let next = next_steps(&findings, &facts, status);
     let full = run.detail == DetailLevel::Full;
@@ -181,6 +190,7 @@ fn summary(results: &[CheckResult]) -> ChecksSummary {
 fn verdict(
     checks: &ChecksSummary,
     worst: Option<Severity>,
+    cut: bool,
     facts: &CheckFacts,
     run: &CheckRun,
 ) -> (Status, OperationOutcome) {
@@ -191,8 +201,8 @@ fn verdict(
         Status::Unknown
     } else if !facts.initialized {
         Status::NotInitialized
-    } else if checks.ok + checks.warn == 0 {
-        // Nothing ran: nothing is known.
+    } else if checks.ok + checks.warn == 0 || (cut && worst < Some(Severity::Warn)) {
+        // Nothing ran, or what did not run may be anything but fine.
         Status::Unknown
     } else if worst == Some(Severity::Warn) || checks.warn > 0 {
         Status::Warn
@@ -343,6 +353,7 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
             newer: p.newer,
             pruned: p.pruned,
             unreadable: p.unreadable,
+            retention_days: p.retention_days,
         })
         .collect();
     providers.sort_by_key(|p| p.provider.as_str());

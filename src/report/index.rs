@@ -208,9 +208,15 @@ mod tests {
         let error = Error::new(ErrorKind::ArchiveCorrupt, "the archive is damaged");
         let mut body = IndexBody::default();
         let r = index_report(body.clone(), Some(&error), &Site::plain());
-        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Failed, 1));
+        assert_eq!(
+            (r.status, r.operation_outcome.exit_code),
+            (Status::Failed, 1)
+        );
         body.captured.captures = 1;
         let r = index_report(body, Some(&error), &Site::plain());
-        assert_eq!((r.status, r.operation_outcome.exit_code), (Status::Partial, 1));
+        assert_eq!(
+            (r.status, r.operation_outcome.exit_code),
+            (Status::Partial, 1)
+        );
     }
 }

@@ -195,6 +195,7 @@ fn facts() -> CheckFacts {
             newer: 1,
             pruned: 3,
             unreadable: 0,
+            retention_days: Some(30),
         })
         .collect();
     facts

@@ -12,7 +12,10 @@ const MIB: u64 = 1 << 20;
 /// Runs with `--json`; also returns the most memory it ever had, which the kernel keeps count of.
 fn peak(sandbox: &Sandbox, args: &[&str]) -> (crate::sandbox::Ran, u64) {
     let mut command = sandbox.command(args);
-    command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("--json")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut most = 0;
@@ -65,7 +68,10 @@ fn a_source_of_120_megabytes_is_indexed_within_256_mib() {
     assert!(most <= 256 * MIB, "{} MiB", most / MIB);
 
     // What grew is read on from where it was, and costs as little.
-    let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let mut file = std::fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .unwrap();
     file.write_all(b"{\"type\":\"user\",\"sessionId\":\"big\",\"uuid\":\"last\",\"message\":{\"content\":\"x\"}}\n").unwrap();
     drop(file);
     let (grown, most) = peak(&sandbox, &["index"]);
@@ -73,13 +79,21 @@ fn a_source_of_120_megabytes_is_indexed_within_256_mib() {
     assert!(most <= 256 * MIB, "{} MiB", most / MIB);
 
     let out = sandbox.path().join("out");
-    let get = ["mirror", "get", path.to_str().unwrap(), "-o", out.to_str().unwrap()];
+    let get = [
+        "mirror",
+        "get",
+        path.to_str().unwrap(),
+        "-o",
+        out.to_str().unwrap(),
+    ];
     let (got, most) = peak(&sandbox, &get);
     got.expect(0);
     assert!(most <= 256 * MIB, "{} MiB", most / MIB);
     let hash = |p: &std::path::Path| {
         let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(std::fs::File::open(p).unwrap()).unwrap();
+        hasher
+            .update_reader(std::fs::File::open(p).unwrap())
+            .unwrap();
         hasher.finalize()
     };
     assert_eq!(hash(&out), hash(&path));

@@ -37,7 +37,10 @@ fn hash(line: &[u8]) -> String {
 fn index(sandbox: &Sandbox, rel: &str, bytes: &[u8]) -> Seen {
     let path = sandbox.put(rel, bytes);
     let code = sandbox.run(&["index"]).code;
-    assert!(sandbox.get_with(&path, &[]) == bytes, "captured before anything is parsed");
+    assert!(
+        sandbox.get_with(&path, &[]) == bytes,
+        "captured before anything is parsed"
+    );
     let sessions = sandbox.sessions();
     assert_eq!(sessions.len(), 1, "{sessions:?}");
     let id = sessions[0]["id"].as_str().unwrap();
@@ -50,7 +53,10 @@ fn index(sandbox: &Sandbox, rel: &str, bytes: &[u8]) -> Seen {
         .filter(|(name, _)| *name != "length")
         .map(|(_, n)| n.as_u64().unwrap())
         .sum();
-    assert_eq!((sum, &accounting["length"]), (bytes.len() as u64, &Value::from(bytes.len())));
+    assert_eq!(
+        (sum, &accounting["length"]),
+        (bytes.len() as u64, &Value::from(bytes.len()))
+    );
     let skips: Vec<(u64, u64, String)> = shown
         .at("/skips")
         .as_array()
@@ -80,9 +86,17 @@ fn index(sandbox: &Sandbox, rel: &str, bytes: &[u8]) -> Seen {
 impl Sample {
     fn new(rel: &'static str, from: &str) -> Sample {
         let bytes = sample(from);
-        let lines: Vec<Vec<u8>> =
-            bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect();
-        let mut sample = Sample { rel, lines, speaking: BTreeSet::new(), messages: 0 };
+        let lines: Vec<Vec<u8>> = bytes
+            .split(|b| *b == b'\n')
+            .filter(|l| !l.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect();
+        let mut sample = Sample {
+            rel,
+            lines,
+            speaking: BTreeSet::new(),
+            messages: 0,
+        };
         let clean = sample.seen(&sample.whole());
         assert_eq!((clean.code, &clean.skips[..]), (0, &[][..]));
         let all: BTreeSet<String> = sample.lines.iter().map(|l| hash(l)).collect();
@@ -104,7 +118,9 @@ impl Sample {
     /// Numbers of lines that hold messages, from the middle on.
     fn middle(&self) -> Vec<usize> {
         let from = self.lines.len() / 2;
-        (from..self.lines.len() - 2).filter(|n| self.speaks(*n)).collect()
+        (from..self.lines.len() - 2)
+            .filter(|n| self.speaks(*n))
+            .collect()
     }
 
     fn speaks(&self, n: usize) -> bool {
@@ -117,7 +133,10 @@ impl Sample {
         let seen = self.seen(bytes);
         let lost: BTreeSet<String> = lost.iter().map(|n| hash(&self.lines[*n])).collect();
         for line in self.speaking.iter().filter(|h| !lost.contains(*h)) {
-            assert!(seen.speaking.contains(line), "a record beside the damage is lost");
+            assert!(
+                seen.speaking.contains(line),
+                "a record beside the damage is lost"
+            );
         }
         let skips: Vec<(u64, u64, String)> = skips
             .iter()
@@ -129,7 +148,10 @@ impl Sample {
 }
 
 fn join(lines: &[Vec<u8>]) -> Vec<u8> {
-    lines.iter().flat_map(|l| l.iter().copied().chain([b'\n'])).collect()
+    lines
+        .iter()
+        .flat_map(|l| l.iter().copied().chain([b'\n']))
+        .collect()
 }
 
 /// Where line `n` begins.
@@ -176,12 +198,21 @@ fn the_sound_samples_hold_what_an_independent_count_finds() {
     // Codex says a text two or three times; calls and their outputs are said once in this one.
     let sample = codex();
     let said = |types: &[&str]| {
-        let records = sample.lines.iter().map(|l| serde_json::from_slice::<Value>(l).unwrap());
-        records.filter(|r| types.iter().any(|t| r["payload"]["type"] == *t)).count()
+        let records = sample
+            .lines
+            .iter()
+            .map(|l| serde_json::from_slice::<Value>(l).unwrap());
+        records
+            .filter(|r| types.iter().any(|t| r["payload"]["type"] == *t))
+            .count()
     };
     let seen = sample.seen(&sample.whole());
     let messages = said(&["message"]) + said(&["function_call", "function_call_output"]);
-    assert!(messages >= 10 && seen.messages >= messages, "{} {messages}", seen.messages);
+    assert!(
+        messages >= 10 && seen.messages >= messages,
+        "{} {messages}",
+        seen.messages
+    );
 }
 
 #[test]
@@ -190,7 +221,10 @@ fn places_in_an_older_version_are_not_shown_for_the_newer_one() {
     let sandbox = Sandbox::new();
     let mut lines = s.lines.clone();
     lines[0].truncate(40);
-    assert_eq!(index(&sandbox, s.rel, &join(&lines)).skips, [(0, 40, "fragment".to_owned())]);
+    assert_eq!(
+        index(&sandbox, s.rel, &join(&lines)).skips,
+        [(0, 40, "fragment".to_owned())]
+    );
     let whole = index(&sandbox, s.rel, &s.whole());
     assert_eq!((&whole.skips[..], whole.messages), (&[][..], s.messages));
 }
@@ -234,13 +268,19 @@ fn d03_a_cut_end_is_looked_at_again_when_the_rest_comes() {
         let sandbox = Sandbox::new();
         let seen = index(&sandbox, s.rel, &whole[..cut]);
         assert_eq!(seen.code, 0);
-        assert_eq!(seen.skips, [(at as u64, (cut - at) as u64, "torn-tail".to_owned())]);
+        assert_eq!(
+            seen.skips,
+            [(at as u64, (cut - at) as u64, "torn-tail".to_owned())]
+        );
         assert_eq!(seen.accounting["tail_bytes"], cut - at);
         for line in s.speaking.iter().filter(|h| **h != hash(&s.lines[last])) {
             assert!(seen.speaking.contains(line));
         }
         let seen = index(&sandbox, s.rel, &whole);
-        assert_eq!((&seen.skips[..], &seen.speaking, seen.messages), (&[][..], &s.speaking, s.messages));
+        assert_eq!(
+            (&seen.skips[..], &seen.speaking, seen.messages),
+            (&[][..], &s.speaking, s.messages)
+        );
     });
 }
 
@@ -276,7 +316,10 @@ fn d05_raw_line_end_in_a_string() {
         lines[k].splice(at..at + 2, [b'\n']);
         let seen = s.damaged(&join(&lines), &[k], &[]);
         assert_eq!(seen.messages, s.messages);
-        assert!(seen.speaking.contains(&hash(&lines[k])), "its record is the lines together");
+        assert!(
+            seen.speaking.contains(&hash(&lines[k])),
+            "its record is the lines together"
+        );
     });
 }
 
@@ -292,7 +335,11 @@ fn d06_unicode_line_ends_are_text() {
         lines[k].splice(at..at, "\u{2028}\u{2029}\u{85}".bytes());
         let seen = s.damaged(&join(&lines), &[k], &[]);
         assert!(seen.speaking.contains(&hash(&lines[k])));
-        assert!(seen.texts.iter().any(|t| t.contains("\u{2028}\u{2029}\u{85} the ")));
+        assert!(
+            seen.texts
+                .iter()
+                .any(|t| t.contains("\u{2028}\u{2029}\u{85} the "))
+        );
     });
 }
 
@@ -334,7 +381,11 @@ fn d07_a_character_across_any_buffer_end() {
     let mut lines = s.lines.clone();
     lines.insert(3, long.into_bytes());
     let seen = s.damaged(&join(&lines), &[], &[]);
-    let text = seen.texts.iter().find(|t| t.starts_with('\u{6f22}')).unwrap();
+    let text = seen
+        .texts
+        .iter()
+        .find(|t| t.starts_with('\u{6f22}'))
+        .unwrap();
     assert!(text.len() == 450_000 && !text.contains('\u{fffd}'));
 }
 
@@ -384,14 +435,22 @@ fn d10_a_very_long_line_is_read_and_a_longer_one_passed_over() {
     // Payloads are not text.
     assert!(seen.texts.iter().all(|t| t.len() < 1 << 20));
     lines[5] = record(65 << 20);
-    s.damaged(&join(&lines), &[], &[(start(&lines, 5), lines[5].len(), "oversized")]);
+    s.damaged(
+        &join(&lines),
+        &[],
+        &[(start(&lines, 5), lines[5].len(), "oversized")],
+    );
 }
 
 #[test]
 fn d11_too_deep() {
     each(|s| {
         let mut lines = s.lines.clone();
-        let deep = format!("{{\"type\":\"user\",\"x\":{}{}}}", "[".repeat(4000), "]".repeat(4000));
+        let deep = format!(
+            "{{\"type\":\"user\",\"x\":{}{}}}",
+            "[".repeat(4000),
+            "]".repeat(4000)
+        );
         lines.insert(5, deep.into_bytes());
         let seen = s.damaged(&join(&lines), &[], &[]);
         assert_eq!(seen.messages, s.messages);
@@ -404,8 +463,14 @@ fn d12_json_of_no_known_kind_is_kept_and_counted() {
     each(|s| {
         let sound = s.seen(&s.whole());
         let mut lines = s.lines.clone();
-        let odd: [&[u8]; 6] =
-            [b"42", b"null", b"[1,2]", b"\"text\"", b"{\"type\":\"from-2031\",\"x\":1}", b"{}"];
+        let odd: [&[u8]; 6] = [
+            b"42",
+            b"null",
+            b"[1,2]",
+            b"\"text\"",
+            b"{\"type\":\"from-2031\",\"x\":1}",
+            b"{}",
+        ];
         for (n, line) in odd.iter().enumerate() {
             lines.insert(4 + n, line.to_vec());
         }
@@ -432,7 +497,9 @@ fn d13_a_parent_that_does_not_exist_hides_nothing() {
         }
     }
     assert_eq!(cut, 5);
-    let changed: Vec<usize> = (0..lines.len()).filter(|n| lines[*n] != s.lines[*n]).collect();
+    let changed: Vec<usize> = (0..lines.len())
+        .filter(|n| lines[*n] != s.lines[*n])
+        .collect();
     let seen = s.damaged(&join(&lines), &changed, &[]);
     assert_eq!(seen.messages, s.messages);
 }
@@ -458,10 +525,19 @@ fn d14_one_id_twice() {
     let seen = index(&sandbox, s.rel, &join(&lines));
     assert!(s.speaking.is_subset(&seen.speaking));
     let messages = sandbox.messages(sandbox.sessions()[0]["id"].as_str().unwrap());
-    let of = |h: &str| messages.iter().find(|m| m["record_hash"] == h).unwrap().clone();
+    let of = |h: &str| {
+        messages
+            .iter()
+            .find(|m| m["record_hash"] == h)
+            .unwrap()
+            .clone()
+    };
     assert_eq!(of(&hash(&s.lines[k]))["superseded"], true);
     let newer = of(&hash(&lines[k + 2]));
-    assert_eq!((&newer["superseded"], &newer["text"]), (&Value::from(false), &Value::from("another version")));
+    assert_eq!(
+        (&newer["superseded"], &newer["text"]),
+        (&Value::from(false), &Value::from("another version"))
+    );
 }
 
 #[test]
@@ -475,7 +551,9 @@ fn d17_ordinals_that_are_missing_or_used_twice() {
     let mut touched = 0;
     for (n, line) in lines.iter_mut().enumerate().skip(10) {
         let mut record: Value = serde_json::from_slice(line).unwrap();
-        let Some(object) = record.as_object_mut().filter(|o| o.contains_key("ordinal")) else { continue };
+        let Some(object) = record.as_object_mut().filter(|o| o.contains_key("ordinal")) else {
+            continue;
+        };
         if n % 3 == 0 {
             object.remove("ordinal");
         } else {
@@ -485,7 +563,9 @@ fn d17_ordinals_that_are_missing_or_used_twice() {
         touched += 1;
     }
     assert!(touched > 5);
-    let changed: Vec<usize> = (0..lines.len()).filter(|n| lines[*n] != s.lines[*n]).collect();
+    let changed: Vec<usize> = (0..lines.len())
+        .filter(|n| lines[*n] != s.lines[*n])
+        .collect();
     let seen = s.damaged(&join(&lines), &changed, &[]);
     assert_eq!(seen.messages, s.messages);
 }

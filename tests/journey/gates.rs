@@ -8,20 +8,30 @@ use crate::sandbox::Sandbox;
 const REL: &str = ".claude/projects/-p/s.jsonl";
 
 fn line(text: &str) -> Vec<u8> {
-    format!("{{\"type\":\"user\",\"uuid\":\"{text}\",\"message\":{{\"content\":\"{text}\"}}}}\n").into_bytes()
+    format!("{{\"type\":\"user\",\"uuid\":\"{text}\",\"message\":{{\"content\":\"{text}\"}}}}\n")
+        .into_bytes()
 }
 
 fn set_time(path: &Path, time: SystemTime) {
-    std::fs::File::open(path).unwrap().set_modified(time).unwrap();
+    std::fs::File::open(path)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
 }
 
 /// The files and folders below the folders of `dirs` that are opened while `during` runs.
 #[cfg(target_os = "linux")]
 fn opened(dirs: &[PathBuf], during: impl FnOnce()) -> Vec<String> {
     use rustix::fs::inotify;
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
+    let watch =
+        inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
     for dir in dirs {
-        inotify::add_watch(&watch, dir, inotify::WatchFlags::OPEN | inotify::WatchFlags::ACCESS).unwrap();
+        inotify::add_watch(
+            &watch,
+            dir,
+            inotify::WatchFlags::OPEN | inotify::WatchFlags::ACCESS,
+        )
+        .unwrap();
     }
     during();
     let mut seen = Vec::new();
@@ -31,7 +41,11 @@ fn opened(dirs: &[PathBuf], during: impl FnOnce()) -> Vec<String> {
         assert!(!event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW));
         // A folder has to be opened to be listed.
         if !event.events().contains(inotify::ReadFlags::ISDIR) {
-            seen.push(event.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned()));
+            seen.push(
+                event
+                    .file_name()
+                    .map_or(String::new(), |n| n.to_string_lossy().into_owned()),
+            );
         }
     }
     seen
@@ -43,12 +57,17 @@ fn ten_thousand_unchanged_sources_are_a_no_op_that_opens_none() {
     let sandbox = Sandbox::in_memory();
     let mut dirs = Vec::new();
     for project in 0..100 {
-        let dir = sandbox.home().join(format!(".claude/projects/-src-{project:03}"));
+        let dir = sandbox
+            .home()
+            .join(format!(".claude/projects/-src-{project:03}"));
         std::fs::create_dir_all(&dir).unwrap();
         for n in 0..100 {
             let name = format!("{project:03}-{n:03}");
             std::fs::write(dir.join(format!("{name}.jsonl")), line(&name)).unwrap();
-            set_time(&dir.join(format!("{name}.jsonl")), SystemTime::UNIX_EPOCH + Duration::from_secs(n));
+            set_time(
+                &dir.join(format!("{name}.jsonl")),
+                SystemTime::UNIX_EPOCH + Duration::from_secs(n),
+            );
         }
         dirs.push(dir);
     }
@@ -66,7 +85,12 @@ fn ten_thousand_unchanged_sources_are_a_no_op_that_opens_none() {
         assert_eq!(second.number("/sources/seen"), 10_000);
         assert_eq!(second.number("/sources/unchanged"), 10_000);
     });
-    assert!(seen.is_empty(), "{} opened, among them {:?}", seen.len(), seen.first());
+    assert!(
+        seen.is_empty(),
+        "{} opened, among them {:?}",
+        seen.len(),
+        seen.first()
+    );
 
     // One of them changed: it alone is opened.
     std::fs::write(&one, [line("007-007"), line("more")].concat()).unwrap();
@@ -105,7 +129,10 @@ fn other_bytes_behind_the_same_size_and_time_need_full() {
 #[test]
 fn a_time_from_the_future_or_before_all_time_hides_nothing_and_costs_nothing() {
     let now = SystemTime::now();
-    for time in [now + Duration::from_secs(86_400 * 400), SystemTime::UNIX_EPOCH - Duration::from_secs(5)] {
+    for time in [
+        now + Duration::from_secs(86_400 * 400),
+        SystemTime::UNIX_EPOCH - Duration::from_secs(5),
+    ] {
         let sandbox = Sandbox::new();
         let path = sandbox.put(REL, &line("one"));
         set_time(&path, time);
@@ -117,7 +144,13 @@ fn a_time_from_the_future_or_before_all_time_hides_nothing_and_costs_nothing() {
         std::fs::write(&path, [line("one"), line("two")].concat()).unwrap();
         set_time(&path, time);
         let grown = sandbox.run(&["index"]).expect(0);
-        assert_eq!((grown.number("/sources/captured"), grown.number("/archived/messages")), (1, 1));
+        assert_eq!(
+            (
+                grown.number("/sources/captured"),
+                grown.number("/archived/messages")
+            ),
+            (1, 1)
+        );
 
         // The same size, another time and other bytes.
         std::fs::write(&path, [line("one"), line("owt")].concat()).unwrap();

@@ -11,7 +11,10 @@ const CLAUDE: &str = "cc432c40-914a-4c1a-a972-0103199a736a";
 const CODEX: &str = "019ed50c-2fb3-7002-a384-360bea6e7f04";
 
 fn ids(messages: &[Value]) -> Vec<String> {
-    messages.iter().map(|m| m["id"].as_str().unwrap().to_owned()).collect()
+    messages
+        .iter()
+        .map(|m| m["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Lays the versions over one path, one after another, with an index between.
@@ -20,14 +23,24 @@ fn chain(rel: &str, native: &str, versions: &[Vec<u8>]) {
     let path = sandbox.home().join(rel);
     let mut known: Vec<String> = Vec::new();
     for (n, version) in versions.iter().enumerate() {
-        assert!(n == 0 || version.starts_with(&versions[n - 1]), "no growth chain");
+        assert!(
+            n == 0 || version.starts_with(&versions[n - 1]),
+            "no growth chain"
+        );
         sandbox.put(rel, version);
         sandbox.run(&["index"]).expect(0);
         let sessions = sandbox.named(native);
         assert_eq!(sessions.len(), 1, "{sessions:?}");
         let now = ids(&sandbox.messages(sessions[0]["id"].as_str().unwrap()));
-        assert!(now.len() > known.len(), "version {} added no message", n + 1);
-        assert!(now.starts_with(&known), "a message changed its place or went");
+        assert!(
+            now.len() > known.len(),
+            "version {} added no message",
+            n + 1
+        );
+        assert!(
+            now.starts_with(&known),
+            "a message changed its place or went"
+        );
         known = now;
     }
     // The same as one look at the last version alone.
@@ -42,10 +55,19 @@ fn chain(rel: &str, native: &str, versions: &[Vec<u8>]) {
     for (n, version) in versions.iter().enumerate() {
         let seq = u64::try_from(n).unwrap() + 1;
         assert_eq!(captures[n]["seq"], seq);
-        assert_eq!(captures[n]["blake3"], blake3::hash(version).to_hex().to_string());
-        assert!(sandbox.get(&path, seq) == *version, "version {seq} has other bytes");
+        assert_eq!(
+            captures[n]["blake3"],
+            blake3::hash(version).to_hex().to_string()
+        );
+        assert!(
+            sandbox.get(&path, seq) == *version,
+            "version {seq} has other bytes"
+        );
         let at = format!("{}@{seq}", path.display());
-        assert!(sandbox.get_with(Path::new(&at), &[]) == *version, "{at} has other bytes");
+        assert!(
+            sandbox.get_with(Path::new(&at), &[]) == *version,
+            "{at} has other bytes"
+        );
     }
     assert!(sandbox.get_with(&path, &[]) == *versions.last().unwrap());
 }
@@ -54,9 +76,17 @@ fn chain(rel: &str, native: &str, versions: &[Vec<u8>]) {
 fn every_version_of_a_claude_session_comes_back() {
     let versions: Vec<_> = ["t1", "t3", "t5"]
         .iter()
-        .map(|t| sample(&format!("claude/entireio-cli/growth-cc432c40/{t}/{CLAUDE}.jsonl")))
+        .map(|t| {
+            sample(&format!(
+                "claude/entireio-cli/growth-cc432c40/{t}/{CLAUDE}.jsonl"
+            ))
+        })
         .collect();
-    chain(&format!(".claude/projects/-src-p/{CLAUDE}.jsonl"), CLAUDE, &versions);
+    chain(
+        &format!(".claude/projects/-src-p/{CLAUDE}.jsonl"),
+        CLAUDE,
+        &versions,
+    );
 }
 
 #[test]
@@ -66,14 +96,21 @@ fn every_version_of_a_codex_session_comes_back() {
         .iter()
         .map(|t| sample(&format!("codex/agentv/growth/{t}/{name}")))
         .collect();
-    chain(&format!(".codex/sessions/2026/06/17/{name}"), CODEX, &versions);
+    chain(
+        &format!(".codex/sessions/2026/06/17/{name}"),
+        CODEX,
+        &versions,
+    );
 }
 
 #[test]
 fn a_path_with_an_at_sign_is_named_with_seq() {
     let sandbox = Sandbox::new();
     let rel = ".claude/projects/-p/odd@2.jsonl";
-    let (one, two) = (b"{\"type\":\"user\",\"uuid\":\"a\"}\n".to_vec(), b"{\"type\":\"x\"}\n");
+    let (one, two) = (
+        b"{\"type\":\"user\",\"uuid\":\"a\"}\n".to_vec(),
+        b"{\"type\":\"x\"}\n",
+    );
     let path = sandbox.put(rel, &one);
     sandbox.run(&["index"]).expect(0);
     sandbox.put(rel, two);
@@ -88,7 +125,12 @@ fn real_lines() -> Vec<Vec<u8>> {
     for file in files_below(&fixtures().join("claude")) {
         if file.extension().is_some_and(|e| e == "jsonl") {
             let bytes = std::fs::read(&file).unwrap();
-            lines.extend(bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec));
+            lines.extend(
+                bytes
+                    .split(|b| *b == b'\n')
+                    .filter(|l| !l.is_empty())
+                    .map(<[u8]>::to_vec),
+            );
         }
     }
     lines
@@ -119,7 +161,10 @@ fn forty_appends_to_a_long_session_cost_little_more_than_one_capture_of_it() {
             break;
         }
     }
-    let file: Vec<u8> = lines.iter().flat_map(|l| l.iter().copied().chain([b'\n'])).collect();
+    let file: Vec<u8> = lines
+        .iter()
+        .flat_map(|l| l.iter().copied().chain([b'\n']))
+        .collect();
     assert!(file.len() == total && total >= 10_000_000);
 
     let once = Sandbox::new();
@@ -148,13 +193,16 @@ fn forty_appends_to_a_long_session_cost_little_more_than_one_capture_of_it() {
 fn each_line_costs_its_own_compressed_size_and_half_a_kilobyte() {
     let sandbox = Sandbox::in_memory();
     let rel = ".claude/projects/-p/live.jsonl";
-    let mut file = sample(&format!("claude/entireio-cli/growth-cc432c40/t5/{CLAUDE}.jsonl"));
+    let mut file = sample(&format!(
+        "claude/entireio-cli/growth-cc432c40/t5/{CLAUDE}.jsonl"
+    ));
     file.push(b'\n');
     let path = sandbox.put(rel, &file);
     sandbox.run(&["index"]).expect(0);
     let lines = sample("claude/entireio-cli/839b35f7-4dbd-4d93-9772-3c272cc87caa.jsonl");
     let lines: Vec<&[u8]> = lines.split_inclusive(|b| *b == b'\n').take(140).collect();
-    let (mut costs, mut over, mut before): (Vec<u64>, Vec<_>, u64) = (Vec::new(), Vec::new(), sandbox.mirror_bytes());
+    let (mut costs, mut over, mut before): (Vec<u64>, Vec<_>, u64) =
+        (Vec::new(), Vec::new(), sandbox.mirror_bytes());
     for line in lines {
         file.extend_from_slice(line);
         sandbox.put(rel, &file);
@@ -169,10 +217,16 @@ fn each_line_costs_its_own_compressed_size_and_half_a_kilobyte() {
         before = now;
     }
     let mean = costs.iter().sum::<u64>() / costs.len() as u64;
-    println!("beside the lines: mean {mean}, most {:?} bytes", costs.iter().max());
+    println!(
+        "beside the lines: mean {mean}, most {:?} bytes",
+        costs.iter().max()
+    );
     assert!(mean <= 512, "{mean}");
     // Every 64th version is described anew instead of by what it adds; that is in the mean.
-    assert!(over.len() <= costs.len() / 64, "append, line, compressed, cost: {over:?}");
+    assert!(
+        over.len() <= costs.len() / 64,
+        "append, line, compressed, cost: {over:?}"
+    );
     assert!(sandbox.get(&path, costs.len() as u64 + 1) == file);
     assert_eq!(sandbox.run(&["mirror", "verify", "--deep"]).code, 0);
 }
@@ -199,11 +253,16 @@ fn a_growing_database_costs_its_changes() {
             row += 1;
             let body = String::from_utf8_lossy(words.next().unwrap()).into_owned();
             let title = blake3::hash(&row.to_le_bytes()).to_hex().to_string();
-            conn.execute("INSERT INTO threads VALUES(?1, ?2, ?3, 0)", (row, title, body)).unwrap();
+            conn.execute(
+                "INSERT INTO threads VALUES(?1, ?2, ?3, 0)",
+                (row, title, body),
+            )
+            .unwrap();
         }
         for n in 0..20i64 {
             let at = 1 + (row * 7919 + n * 104_729) % row;
-            conn.execute("UPDATE threads SET tokens = tokens + 1 WHERE id = ?1", [at]).unwrap();
+            conn.execute("UPDATE threads SET tokens = tokens + 1 WHERE id = ?1", [at])
+                .unwrap();
         }
         conn.execute_batch("COMMIT").unwrap();
         let bytes = std::fs::read(&work).unwrap();
@@ -227,7 +286,9 @@ fn a_growing_database_costs_its_changes() {
     once.run(&["index"]).expect(0);
     let alone = once.mirror_bytes();
     let cost = grown.mirror_bytes();
-    println!("{cost} bytes for 25 versions, {alone} for the last alone, {changed} of changed pages");
+    println!(
+        "{cost} bytes for 25 versions, {alone} for the last alone, {changed} of changed pages"
+    );
     let bound = alone + changed as u64;
     assert!(cost * 10 <= bound * 13, "{cost} > 1.3 x {bound}");
 

@@ -9,11 +9,13 @@
     missing_debug_implementations
 )]
 
+mod archive_lost;
 mod big;
 mod damage;
 mod first_run;
 mod gates;
 mod growth;
+mod homes;
 mod identity;
 mod moving;
 mod no_archive;

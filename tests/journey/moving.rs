@@ -18,11 +18,15 @@ const FILLER: &str = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdef
                       abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
 
 fn line(version: u64, n: u64, of: u64) -> String {
-    format!("{{\"type\":\"user\",\"version\":{version},\"n\":{n},\"of\":{of},\"x\":\"{FILLER}\"}}\n")
+    format!(
+        "{{\"type\":\"user\",\"version\":{version},\"n\":{n},\"of\":{of},\"x\":\"{FILLER}\"}}\n"
+    )
 }
 
 fn whole(version: u64, of: u64) -> Vec<u8> {
-    (0..of).flat_map(|n| line(version, n, of).into_bytes()).collect()
+    (0..of)
+        .flat_map(|n| line(version, n, of).into_bytes())
+        .collect()
 }
 
 /// Lines of a version; each version is longer or shorter than the one before.
@@ -33,8 +37,12 @@ fn lines_of(version: u64, most: u64) -> u64 {
 /// `cass index`, which waits after each read of a source, so that the writer gets in between. It
 /// runs as fast as it can where strace is missing: then a tear is a matter of luck.
 fn slowed(sandbox: &Sandbox, paths: &[PathBuf]) -> Ran {
-    static TRACED: LazyLock<bool> =
-        LazyLock::new(|| Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success()));
+    static TRACED: LazyLock<bool> = LazyLock::new(|| {
+        Command::new("strace")
+            .args(["-qq", "-o", "/dev/null", "true"])
+            .status()
+            .is_ok_and(|s| s.success())
+    });
     let index = sandbox.command(&["index", "--json"]);
     if !*TRACED {
         return sandbox.run(&["index"]);
@@ -116,13 +124,19 @@ fn beside(
             let seq = capture["seq"].as_u64().unwrap();
             let bytes = sandbox.get(path, seq);
             if let Err(what) = check(&bytes) {
-                panic!("capture {seq} of {} is no state it had: {what}", path.display());
+                panic!(
+                    "capture {seq} of {} is no state it had: {what}",
+                    path.display()
+                );
             }
             stable += 1;
         }
     }
     assert!(stable >= paths.len());
-    assert!(stable + marked > paths.len(), "no two states of one source were met");
+    assert!(
+        stable + marked > paths.len(),
+        "no two states of one source were met"
+    );
     println!("{stable} captures, {marked} marked as moving");
     (stable, marked)
 }
@@ -130,7 +144,10 @@ fn beside(
 /// Version and number of every line; the last line may be cut.
 fn read(bytes: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
     let mut lines = Vec::new();
-    for piece in bytes.split_inclusive(|b| *b == b'\n').filter(|l| l.ends_with(b"\n")) {
+    for piece in bytes
+        .split_inclusive(|b| *b == b'\n')
+        .filter(|l| l.ends_with(b"\n"))
+    {
         let value: serde_json::Value =
             serde_json::from_slice(piece).map_err(|e| format!("line {}: {e}", lines.len()))?;
         let field = |name: &str| value[name].as_u64().unwrap();
@@ -141,7 +158,11 @@ fn read(bytes: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
 
 fn paths(sandbox: &Sandbox, count: usize) -> Vec<PathBuf> {
     (0..count)
-        .map(|n| sandbox.home().join(format!(".claude/projects/-p/{n:02}.jsonl")))
+        .map(|n| {
+            sandbox
+                .home()
+                .join(format!(".claude/projects/-p/{n:02}.jsonl"))
+        })
         .collect()
 }
 
@@ -170,7 +191,9 @@ fn emptied_and_written_anew() {
     let writer = |path: &Path, version| {
         std::fs::write(path, whole(version, lines_of(version, 400))).unwrap();
     };
-    beside(&sandbox, 6, &paths, writer, |bytes| one_version(bytes).map(|_| ()));
+    beside(&sandbox, 6, &paths, writer, |bytes| {
+        one_version(bytes).map(|_| ())
+    });
 }
 
 #[test]
@@ -182,7 +205,9 @@ fn a_long_one_emptied_and_written_anew() {
         let of = 38_000 + (version * 7919) % 8_000;
         std::fs::write(path, whole(version, of)).unwrap();
     };
-    beside(&sandbox, 3, &paths, writer, |bytes| one_version(bytes).map(|_| ()));
+    beside(&sandbox, 3, &paths, writer, |bytes| {
+        one_version(bytes).map(|_| ())
+    });
 }
 
 #[test]
@@ -208,7 +233,11 @@ fn growing_line_by_line() {
     let sandbox = Sandbox::new();
     let paths = paths(&sandbox, 6);
     let writer = |path: &Path, version: u64| {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .unwrap();
         // Slow enough not to fill the disk, whatever the machine does meanwhile.
         std::thread::sleep(std::time::Duration::from_micros(100));
         if version > 20_000 {
@@ -228,7 +257,10 @@ fn growing_line_by_line() {
         Ok(())
     };
     let (_, marked) = beside(&sandbox, 6, &paths, writer, check);
-    assert_eq!(marked, 0, "a source that only grows has a state to capture at any time");
+    assert_eq!(
+        marked, 0,
+        "a source that only grows has a state to capture at any time"
+    );
 }
 
 #[test]
@@ -236,12 +268,17 @@ fn overwritten_in_place_from_front_to_back() {
     let sandbox = Sandbox::new();
     let paths = paths(&sandbox, 8);
     let writer = |path: &Path, version: u64| {
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
         // As long as before: only the time can tell, and its clock is coarse.
         for n in 0..300 {
-            file.write_all(line(1_000_000 + version, n, 300).as_bytes()).unwrap();
+            file.write_all(line(1_000_000 + version, n, 300).as_bytes())
+                .unwrap();
         }
     };
     beside(&sandbox, 6, &paths, writer, |bytes| {
@@ -262,7 +299,9 @@ fn overwritten_in_place_from_front_to_back() {
 #[test]
 #[ignore = "run by live_databases_are_captured_as_a_group"]
 fn writer_process() {
-    let Some(path) = std::env::var_os("JOURNEY_DATABASE") else { return };
+    let Some(path) = std::env::var_os("JOURNEY_DATABASE") else {
+        return;
+    };
     let conn = rusqlite::Connection::open(path).unwrap();
     conn.pragma_update(None, "journal_mode", "wal").unwrap();
     conn.pragma_update(None, "synchronous", "off").unwrap();
@@ -284,12 +323,17 @@ fn writer_process() {
         conn.execute_batch("BEGIN").unwrap();
         for n in 0..10i64 {
             let body = vec![u8::try_from(batch % 251).unwrap(); 500];
-            conn.execute("INSERT INTO rows VALUES(?1, ?2, ?3)", (batch, n, body)).unwrap();
+            conn.execute("INSERT INTO rows VALUES(?1, ?2, ?3)", (batch, n, body))
+                .unwrap();
         }
-        conn.execute("UPDATE total SET rows = rows + 10", []).unwrap();
-        // Old pages change as well, so that one of another commit is noticed.
-        conn.execute("UPDATE rows SET n = n + 10 WHERE batch = ?1", [batch * 7919 % (batch + 1)])
+        conn.execute("UPDATE total SET rows = rows + 10", [])
             .unwrap();
+        // Old pages change as well, so that one of another commit is noticed.
+        conn.execute(
+            "UPDATE rows SET n = n + 10 WHERE batch = ?1",
+            [batch * 7919 % (batch + 1)],
+        )
+        .unwrap();
         conn.execute_batch("COMMIT").unwrap();
         if batch == 3 {
             println!("READY");
@@ -311,7 +355,12 @@ fn live_databases_are_captured_as_a_group() {
     let path = sandbox.home().join(".codex/state_5.sqlite");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut writer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "moving::writer_process", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "moving::writer_process",
+            "--ignored",
+            "--nocapture",
+        ])
         .env("JOURNEY_DATABASE", &path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -321,15 +370,21 @@ fn live_databases_are_captured_as_a_group() {
     let mut said = String::new();
     while !said.contains("READY") {
         said.clear();
-        assert!(std::io::BufRead::read_line(&mut out, &mut said).unwrap() > 0, "no writer");
+        assert!(
+            std::io::BufRead::read_line(&mut out, &mut said).unwrap() > 0,
+            "no writer"
+        );
     }
     let files = [path.clone(), path.with_extension("sqlite-wal")];
     // Until enough was met, however fast or slow this machine is.
     let mut runs = 0;
     loop {
         runs += 1;
-        let ran =
-            if runs % 2 == 0 { slowed(&sandbox, &files) } else { sandbox.run(&["index"]) };
+        let ran = if runs % 2 == 0 {
+            slowed(&sandbox, &files)
+        } else {
+            sandbox.run(&["index"])
+        };
         ran.expect(0);
         let captures = sandbox.captures(&path);
         let stable = captures.iter().filter(|c| c["moving"] == false).count();
@@ -342,7 +397,10 @@ fn live_databases_are_captured_as_a_group() {
 
     // What its writer left is not touched: neither the database, nor its WAL, nor its index.
     let home = snapshot(&sandbox.home());
-    assert!(home.keys().any(|p| p.to_string_lossy().ends_with("-wal")), "the writer left no WAL");
+    assert!(
+        home.keys().any(|p| p.to_string_lossy().ends_with("-wal")),
+        "the writer left no WAL"
+    );
     sandbox.run(&["index", "--full"]).expect(0);
     assert_eq!(snapshot(&sandbox.home()), home);
 
@@ -365,7 +423,9 @@ fn live_databases_are_captured_as_a_group() {
             with_wal += 1;
         }
         let conn = rusqlite::Connection::open(&copy).unwrap();
-        let sound: String = conn.query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+        let sound: String = conn
+            .query_row("PRAGMA integrity_check", [], |r| r.get(0))
+            .unwrap();
         assert_eq!(sound, "ok", "capture {seq}");
         let (total, rows, batches, last): (i64, i64, i64, i64) = conn
             .query_row(
@@ -375,10 +435,17 @@ fn live_databases_are_captured_as_a_group() {
                 |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)),
             )
             .unwrap();
-        assert_eq!((total, rows, batches), (rows, batches * 10, last + 1), "capture {seq}");
+        assert_eq!(
+            (total, rows, batches),
+            (rows, batches * 10, last + 1),
+            "capture {seq}"
+        );
         totals.insert(total);
         stable += 1;
     }
-    println!("{stable} of {} captures stable, {with_wal} members", captures.len());
+    println!(
+        "{stable} of {} captures stable, {with_wal} members",
+        captures.len()
+    );
     assert!(stable >= 2 && with_wal > 0 && totals.len() >= 2);
 }

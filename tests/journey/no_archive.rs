@@ -216,13 +216,28 @@ fn a_data_directory_of_another_program_is_not_touched() {
     sandbox.put(OLD, &line("old", "one"));
     std::fs::create_dir(sandbox.data()).unwrap();
     let conn = rusqlite::Connection::open(sandbox.data().join("agent_search.db")).unwrap();
-    conn.execute_batch("CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)").unwrap();
+    conn.execute_batch("CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)")
+        .unwrap();
     conn.close().unwrap();
     let before = snapshot(&sandbox.data());
-    for args in [&["index"][..], &["index", "--full"], &["doctor", "check"], &["sessions", "list"]] {
+    for args in [
+        &["index"][..],
+        &["index", "--full"],
+        &["doctor", "check"],
+        &["sessions", "list"],
+    ] {
         let refused = sandbox.run(args);
-        assert_eq!(refused.code, if args[0] == "doctor" { refused.code } else { 6 }, "{args:?} {}", refused.stdout);
-        assert!(refused.stdout.contains("foreign-archive"), "{args:?} {}", refused.stdout);
+        assert_eq!(
+            refused.code,
+            if args[0] == "doctor" { refused.code } else { 6 },
+            "{args:?} {}",
+            refused.stdout
+        );
+        assert!(
+            refused.stdout.contains("foreign-archive"),
+            "{args:?} {}",
+            refused.stdout
+        );
         assert_eq!(snapshot(&sandbox.data()), before, "{args:?}");
     }
 }
@@ -244,7 +259,10 @@ fn of_two_at_once_one_is_told_who_holds_the_lock() {
     for round in 1..=6 {
         for n in 0..200 * round {
             let name = format!("{round}-{n}");
-            sandbox.put(&format!(".claude/projects/-p/{name}.jsonl"), &line(&name, "one"));
+            sandbox.put(
+                &format!(".claude/projects/-p/{name}.jsonl"),
+                &line(&name, "one"),
+            );
         }
         let mut running = sandbox
             .command(&["index", "--json"])
@@ -253,7 +271,8 @@ fn of_two_at_once_one_is_told_who_holds_the_lock() {
             .spawn()
             .unwrap();
         let pid = running.id();
-        let owner = || -> Option<Value> { serde_json::from_slice(&std::fs::read(&info).ok()?).ok() };
+        let owner =
+            || -> Option<Value> { serde_json::from_slice(&std::fs::read(&info).ok()?).ok() };
         while running.try_wait().unwrap().is_none() {
             let held = owner().is_some_and(|o| o["pid"] == pid);
             if held && lock.try_lock_shared().is_err() {
@@ -291,9 +310,17 @@ fn of_two_at_once_one_is_told_who_holds_the_lock() {
 fn a_killed_run_leaves_no_lock() {
     let sandbox = Sandbox::new();
     for n in 0..100 {
-        sandbox.put(&format!(".claude/projects/-p/{n}.jsonl"), &line(&n.to_string(), "one"));
+        sandbox.put(
+            &format!(".claude/projects/-p/{n}.jsonl"),
+            &line(&n.to_string(), "one"),
+        );
     }
-    let mut killed = sandbox.command(&["index"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut killed = sandbox
+        .command(&["index"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     while !sandbox.data().join("locks/writer.lock").exists() {
         assert!(killed.try_wait().unwrap().is_none());
         std::thread::yield_now();
@@ -323,13 +350,28 @@ fn without_room_nothing_begins() {
     }
     let mut big = std::io::BufWriter::new(std::fs::File::create(sandbox.put(OLD, b"")).unwrap());
     for n in 0..200_000 {
-        big.write_all(&line("old", &blake3::hash(&[n as u8, (n >> 8) as u8, (n >> 16) as u8]).to_hex())).unwrap();
+        big.write_all(&line(
+            "old",
+            &blake3::hash(&[n as u8, (n >> 8) as u8, (n >> 16) as u8]).to_hex(),
+        ))
+        .unwrap();
     }
     big.into_inner().unwrap();
     let refused = sandbox.run(&["index"]);
     let left = snapshot(&small);
-    assert!(Command::new("umount").arg(&small).status().unwrap().success());
+    assert!(
+        Command::new("umount")
+            .arg(&small)
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(refused.code, 21, "{}", refused.stdout);
     assert_eq!(refused.text("/err/kind"), "no-space");
-    assert!(!left.keys().any(|p| p.extension().is_some_and(|e| e == "pack")), "{left:?}");
+    assert!(
+        !left
+            .keys()
+            .any(|p| p.extension().is_some_and(|e| e == "pack")),
+        "{left:?}"
+    );
 }

@@ -51,11 +51,24 @@ fn what_is_no_regular_file_is_never_opened_and_stops_nothing() {
     let good = sandbox.put(".claude/projects/-p/good.jsonl", LINE);
     let dir = good.parent().unwrap().to_path_buf();
     // A reader that opened the FIFO would wait here for ever.
-    mknodat(CWD, dir.join("fifo.jsonl"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    mknodat(
+        CWD,
+        dir.join("fifo.jsonl"),
+        FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket.jsonl")).unwrap();
     // Only root may make a device; elsewhere the others have to do.
     let device = rustix::fs::makedev(1, 3);
-    let _ = mknodat(CWD, dir.join("device.jsonl"), FileType::CharacterDevice, Mode::RUSR, device);
+    let _ = mknodat(
+        CWD,
+        dir.join("device.jsonl"),
+        FileType::CharacterDevice,
+        Mode::RUSR,
+        device,
+    );
     symlink("loop-b.jsonl", dir.join("loop-a.jsonl")).unwrap();
     symlink("loop-a.jsonl", dir.join("loop-b.jsonl")).unwrap();
     symlink(&good, dir.join("link.jsonl")).unwrap();
@@ -77,7 +90,11 @@ fn a_linked_root_and_a_linked_project_are_followed_once() {
     std::fs::create_dir_all(elsewhere.join("root/projects/-own")).unwrap();
     std::fs::create_dir_all(elsewhere.join("project")).unwrap();
     std::fs::write(elsewhere.join("root/projects/-own/a.jsonl"), LINE).unwrap();
-    std::fs::write(elsewhere.join("project/b.jsonl"), sample("claude/episodic-memory/tiny-conversation.jsonl")).unwrap();
+    std::fs::write(
+        elsewhere.join("project/b.jsonl"),
+        sample("claude/episodic-memory/tiny-conversation.jsonl"),
+    )
+    .unwrap();
     symlink(elsewhere.join("root"), sandbox.home().join(".claude")).unwrap();
     let projects = sandbox.home().join(".claude/projects");
     symlink(elsewhere.join("project"), projects.join("linked")).unwrap();
@@ -89,7 +106,13 @@ fn a_linked_root_and_a_linked_project_are_followed_once() {
     let first = sandbox.run(&["index"]).expect(0);
     assert_eq!(first.number("/sources/captured"), 2);
     // Named as the harness names them, not by where the links lead.
-    assert_eq!(ledgers(&sandbox), [projects.join("-own/a.jsonl"), projects.join("linked/b.jsonl")]);
+    assert_eq!(
+        ledgers(&sandbox),
+        [
+            projects.join("-own/a.jsonl"),
+            projects.join("linked/b.jsonl")
+        ]
+    );
     assert_eq!(sandbox.run(&["index"]).expect(0).text("/status"), "no-op");
 }
 
@@ -135,7 +158,10 @@ fn mode(path: &Path, bits: u32) {
 fn what_may_not_be_read_is_a_failure_that_names_it_and_the_others_are_safe() {
     let sandbox = Sandbox::new();
     let good = sandbox.put(".claude/projects/-p/good.jsonl", LINE);
-    let shut = sandbox.put(".claude/projects/-p/shut.jsonl", b"{\"type\":\"user\",\"uuid\":\"u2\"}\n");
+    let shut = sandbox.put(
+        ".claude/projects/-p/shut.jsonl",
+        b"{\"type\":\"user\",\"uuid\":\"u2\"}\n",
+    );
     let inside = sandbox.put(".claude/projects/-shut/inside.jsonl", b"{}\n");
     let folder = inside.parent().unwrap().to_path_buf();
     mode(&shut, 0);
@@ -173,9 +199,22 @@ fn a_name_that_is_not_utf8_is_a_name_like_any_other() {
     assert!(sandbox.get(&path, 1) == LINE);
     let id = sandbox.named("s1")[0]["id"].as_str().unwrap().to_owned();
     let shown = sandbox.run(&["sessions", "show", &id]).expect(0);
-    assert!(shown.text("/sources/0/path_hex").ends_with("636166e92dff2e6a736f6e6c"));
+    assert!(
+        shown
+            .text("/sources/0/path_hex")
+            .ends_with("636166e92dff2e6a736f6e6c")
+    );
     let out = sandbox.path().join("raw");
-    sandbox.run(&["export", &id, "--format", "raw", "-o", out.to_str().unwrap()]).expect(0);
+    sandbox
+        .run(&[
+            "export",
+            &id,
+            "--format",
+            "raw",
+            "-o",
+            out.to_str().unwrap(),
+        ])
+        .expect(0);
     let files = files_below(&out);
     assert_eq!(files.len(), 1);
     assert!(std::fs::read(&files[0]).unwrap() == LINE);
@@ -195,7 +234,11 @@ fn a_path_of_four_thousand_bytes_and_a_longer_one() {
     }
     std::fs::create_dir_all(&path).unwrap();
     path.push(name);
-    assert!((3990..=4095).contains(&path.as_os_str().len()), "{}", path.as_os_str().len());
+    assert!(
+        (3990..=4095).contains(&path.as_os_str().len()),
+        "{}",
+        path.as_os_str().len()
+    );
     std::fs::write(&path, LINE).unwrap();
     age(&path, 3600);
 
@@ -220,7 +263,11 @@ fn a_path_of_four_thousand_bytes_and_a_longer_one() {
         assert_eq!(ran.number("/sources/captured"), 2);
     } else {
         assert_eq!(ran.code, 8, "{}", ran.stdout);
-        assert!(failures(&ran).iter().any(|(p, _)| p.contains(&step)), "{}", ran.stdout);
+        assert!(
+            failures(&ran).iter().any(|(p, _)| p.contains(&step)),
+            "{}",
+            ran.stdout
+        );
     }
 }
 
@@ -228,10 +275,15 @@ fn a_path_of_four_thousand_bytes_and_a_longer_one() {
 fn empty_binary_and_foreign_contents() {
     let sandbox = Sandbox::new();
     let real = sample("claude/episodic-memory/tiny-conversation.jsonl");
-    let crlf: Vec<u8> = [b"\xef\xbb\xbf".to_vec(), String::from_utf8(real.clone()).unwrap().replace('\n', "\r\n").into_bytes()].concat();
-    let noise: Vec<u8> = blake3::Hasher::new()
-        .finalize_xof()
-        .bytes_of(100_000);
+    let crlf: Vec<u8> = [
+        b"\xef\xbb\xbf".to_vec(),
+        String::from_utf8(real.clone())
+            .unwrap()
+            .replace('\n', "\r\n")
+            .into_bytes(),
+    ]
+    .concat();
+    let noise: Vec<u8> = blake3::Hasher::new().finalize_xof().bytes_of(100_000);
     let cases: [(&str, Vec<u8>); 5] = [
         ("empty", Vec::new()),
         ("nul", vec![0; 8192]),
@@ -245,7 +297,12 @@ fn empty_binary_and_foreign_contents() {
         let ran = one.run(&["index"]);
         let session = |of: &Sandbox| {
             let all = of.sessions();
-            (all.len(), all.iter().map(|s| s["messages"].as_u64().unwrap()).sum::<u64>())
+            (
+                all.len(),
+                all.iter()
+                    .map(|s| s["messages"].as_u64().unwrap())
+                    .sum::<u64>(),
+            )
         };
         assert_eq!(one.captures(&path).len(), 1, "{name}");
         assert!(one.get(&path, 1) == *bytes, "{name}");
@@ -254,9 +311,16 @@ fn empty_binary_and_foreign_contents() {
             "empty" => assert_eq!((ran.code, session(&one)), (0, (0, 0))),
             // Bytes and not one record: captured, and an error that names the file.
             "nul" | "binary" => {
-                assert_eq!((ran.code, ran.text("/err/kind")), (8, "sources-failed"), "{name}");
+                assert_eq!(
+                    (ran.code, ran.text("/err/kind")),
+                    (8, "sources-failed"),
+                    "{name}"
+                );
                 assert_eq!(ran.at("/failures/0/captured"), true);
-                assert!(ran.text("/failures/0/path").ends_with(&format!("{name}.jsonl")));
+                assert!(
+                    ran.text("/failures/0/path")
+                        .ends_with(&format!("{name}.jsonl"))
+                );
                 assert_eq!(session(&one).1, 0);
             }
             _ => {
@@ -264,7 +328,11 @@ fn empty_binary_and_foreign_contents() {
                 sandbox.put(&format!(".claude/projects/-{name}/s.jsonl"), bytes);
                 let (sessions, messages) = session(&one);
                 assert!(sessions == 1 && messages > 4);
-                let shown = one.run(&["sessions", "show", one.sessions()[0]["id"].as_str().unwrap()]);
+                let shown = one.run(&[
+                    "sessions",
+                    "show",
+                    one.sessions()[0]["id"].as_str().unwrap(),
+                ]);
                 assert_eq!(shown.number("/skips_total"), 0);
             }
         }
@@ -314,7 +382,10 @@ fn excluded_files_leave_nothing_at_all() {
     let secret = blake3::hash(b"secret").to_hex().to_string();
     let secret = secret.as_str();
     let body = format!("{{\"type\":\"user\",\"uuid\":\"{secret}\",\"sessionId\":\"{secret}\"}}\n");
-    sandbox.put(".claude/projects/-private-secretname/a.jsonl", body.as_bytes());
+    sandbox.put(
+        ".claude/projects/-private-secretname/a.jsonl",
+        body.as_bytes(),
+    );
     sandbox.put(".claude/projects/-p/secretname.jsonl", body.as_bytes());
     sandbox.put(".claude/todos/secretname.json", body.as_bytes());
     let good = sandbox.put(".claude/projects/-p/good.jsonl", LINE);
@@ -337,7 +408,12 @@ fn excluded_files_leave_nothing_at_all() {
 
 #[test]
 fn settings_that_are_not_understood_capture_nothing() {
-    for text in ["exclude = [", "exclud = [\"a\"]", "exclude = [\"a[\"]", "[[roots]]\nprovider = \"x\"\npath = \"/a\""] {
+    for text in [
+        "exclude = [",
+        "exclud = [\"a\"]",
+        "exclude = [\"a[\"]",
+        "[[roots]]\nprovider = \"x\"\npath = \"/a\"",
+    ] {
         let sandbox = Sandbox::new();
         sandbox.put(".claude/projects/-p/good.jsonl", LINE);
         config(&sandbox, text);

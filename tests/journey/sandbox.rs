@@ -24,7 +24,11 @@ pub struct Ran {
 impl Ran {
     #[track_caller]
     pub fn expect(self, code: i32) -> Ran {
-        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
         self
     }
 
@@ -70,11 +74,18 @@ impl Sandbox {
     /// which would wait for the disk all the time.
     pub fn in_memory() -> Sandbox {
         let memory = Path::new("/dev/shm");
-        if memory.is_dir() { Sandbox::below(memory) } else { Sandbox::new() }
+        if memory.is_dir() {
+            Sandbox::below(memory)
+        } else {
+            Sandbox::new()
+        }
     }
 
     fn below(folder: &Path) -> Sandbox {
-        let dir = tempfile::Builder::new().prefix("cass-journey-").tempdir_in(folder).unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("cass-journey-")
+            .tempdir_in(folder)
+            .unwrap();
         std::fs::create_dir(dir.path().join("home")).unwrap();
         Sandbox { dir }
     }
@@ -150,14 +161,19 @@ impl Sandbox {
     /// Every session, as `sessions list` has it.
     #[track_caller]
     pub fn sessions(&self) -> Vec<Value> {
-        let list = self.run(&["sessions", "list", "--limit", "100000"]).expect(0);
+        let list = self
+            .run(&["sessions", "list", "--limit", "100000"])
+            .expect(0);
         list.at("/sessions").as_array().unwrap().clone()
     }
 
     /// The sessions with this id of the harness.
     #[track_caller]
     pub fn named(&self, native: &str) -> Vec<Value> {
-        self.sessions().into_iter().filter(|s| s["native_id"] == native).collect()
+        self.sessions()
+            .into_iter()
+            .filter(|s| s["native_id"] == native)
+            .collect()
     }
 
     /// The messages of a session, as the export has them.
@@ -185,8 +201,10 @@ impl Sandbox {
         let claude = fixtures().join("claude");
         for file in files_below(&claude) {
             let rel = file.strip_prefix(&claude).unwrap();
-            let mut parts: Vec<String> =
-                rel.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+            let mut parts: Vec<String> = rel
+                .iter()
+                .map(|p| p.to_string_lossy().into_owned())
+                .collect();
             let group = parts.remove(0);
             // Versions of one session at several times are laid out as the newest alone.
             if parts.first().is_some_and(|p| p.starts_with("growth")) {
@@ -237,13 +255,21 @@ pub fn ran(output: Output) -> Ran {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let json = serde_json::from_str(&stdout)
         .unwrap_or_else(|e| panic!("not one document: {e}\nstdout: {stdout}\nstderr: {stderr}"));
-    Ran { code: output.status.code().unwrap_or(-1), stdout, stderr, json }
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout,
+        stderr,
+        json,
+    }
 }
 
 /// Sets the modification time to `seconds` ago.
 pub fn age(path: &Path, seconds: u64) {
     let then = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);
-    std::fs::File::open(path).unwrap().set_modified(then).unwrap();
+    std::fs::File::open(path)
+        .unwrap()
+        .set_modified(then)
+        .unwrap();
 }
 
 pub fn files_below(dir: &Path) -> Vec<PathBuf> {
@@ -265,12 +291,19 @@ pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, u64, String)> {
         .map(|e| {
             let meta = std::fs::symlink_metadata(e.path()).unwrap();
             let hash = if meta.is_file() {
-                blake3::hash(&std::fs::read(e.path()).unwrap()).to_hex().to_string()
+                blake3::hash(&std::fs::read(e.path()).unwrap())
+                    .to_hex()
+                    .to_string()
             } else {
                 String::new()
             };
-            let facts =
-                (meta.permissions().mode(), meta.mtime(), meta.mtime_nsec(), meta.len(), hash);
+            let facts = (
+                meta.permissions().mode(),
+                meta.mtime(),
+                meta.mtime_nsec(),
+                meta.len(),
+                hash,
+            );
             (e.into_path(), facts)
         })
         .collect()

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::context::{ArchivePlace, Context};
+use super::ledger;
 use crate::error::{Error, ErrorKind};
 use crate::model::finding::{
     CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason,
 };
-use crate::model::next::Next;
-use crate::store::archive::{ArchiveFinding, ArchiveReader, FindingKind, Head, verify_deep};
-use crate::store::{attestation, coverage, layout};
+use crate::store::archive::{ArchiveFinding, ArchiveReader, FindingKind, verify_deep};
+use crate::store::{attestation, layout};
 
 const OPEN: [CheckId; 3] =
     [CheckId::ArchiveOpen, CheckId::ArchiveSchema, CheckId::ArchiveCommits];
@@ -23,9 +23,13 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
     };
     match cx.place {
         ArchivePlace::None => return Context::skip(&OPEN, SkipReason::NoArchive, None),
-        ArchivePlace::Lost => return Context::skip(&OPEN, SkipReason::Blocked, None),
+        ArchivePlace::Lost => {
+            cx.archive_looked = !cx.archive_unreadable;
+            return Context::skip(&OPEN, SkipReason::Blocked, None);
+        }
         ArchivePlace::Generation(_) => {}
     }
+    let end = ledger::end(cx);
     let subject = match &cx.place {
         ArchivePlace::Generation(g) => layout::archive_db(g),
         _ => String::new(),
@@ -36,11 +40,13 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
         };
         let counts = reader.counts()?;
         let head = reader.head()?;
-        Ok(Some((reader, counts, head)))
+        let ours = reader.schema_is_ours()?;
+        Ok(Some((reader, counts, head, ours)))
     });
     match read {
         Ok(None) => Context::skip(&OPEN, SkipReason::NoArchive, None),
-        Ok(Some((reader, counts, head))) => {
+        Ok(Some((reader, counts, head, ours))) => {
+            cx.archive_looked = true;
             cx.archive_readable = true;
             let a = &mut cx.facts.archive;
             a.conversations = Some(counts.conversations);
@@ -57,10 +63,17 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
                 let message = "committed rows wait in the WAL; they are read and counted";
                 found.push(Finding::new(OPEN[0], "wal-pending", Severity::Info, subject, message));
             }
-            let commits = commits(cx, &reader, head);
+            let mut schema = Vec::new();
+            if !ours {
+                cx.archive_damaged = true;
+                cx.schema_reported = true;
+                let what = "the schema text is not the one this version writes";
+                schema.push(Finding::new(OPEN[1], "schema-text-changed", Severity::Error, "sqlite_schema", what));
+            }
+            let commits = ledger::commits(cx, &reader, head, end);
             vec![
                 CheckResult::ran(OPEN[0], found),
-                CheckResult::ran(OPEN[1], Vec::new()),
+                CheckResult::ran(OPEN[1], schema),
                 commits,
             ]
         }
@@ -69,80 +82,34 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
 }
 
 fn refused(cx: &mut Context, e: &Error, subject: &str) -> Vec<CheckResult> {
-    let code = match e.kind() {
-        ErrorKind::LockBusy => {
-            return OPEN
-                .iter()
-                .map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new()))
-                .collect();
-        }
-        ErrorKind::SchemaTooNew => "schema-too-new",
-        ErrorKind::ArchiveCorrupt => "archive-corrupt",
-        ErrorKind::ArchiveMissing => "archive-missing",
-        ErrorKind::PermissionDenied => "archive-unreadable",
-        _ => "archive-unreadable",
+    let (code, judged) = match e.kind() {
+        ErrorKind::LockBusy => return busy(&OPEN),
+        ErrorKind::SchemaTooNew => ("schema-too-new", false),
+        ErrorKind::ArchiveCorrupt => ("archive-corrupt", true),
+        ErrorKind::ArchiveMissing => ("archive-missing", true),
+        // A link or a folder in its place.
+        ErrorKind::UnsafeTarget => ("archive-unreadable", true),
+        // What could not be looked at may be sound.
+        _ => ("archive-unreadable", false),
     };
-    cx.archive_damaged = e.kind() != ErrorKind::PermissionDenied;
-    let f = Finding::new(OPEN[0], code, Severity::Error, subject, e.message());
+    cx.archive_looked = judged;
+    cx.archive_damaged = judged;
+    cx.archive_unreadable = !judged;
+    let f = vec![Finding::new(OPEN[0], code, Severity::Error, subject, e.message())];
     vec![
-        CheckResult::ran(OPEN[0], vec![f]),
+        if judged {
+            CheckResult::ran(OPEN[0], f)
+        } else {
+            CheckResult::unknown(OPEN[0], UnknownReason::Unreadable, f)
+        },
         CheckResult::skipped(OPEN[1], SkipReason::Blocked, None),
-        CheckResult::skipped(OPEN[2], SkipReason::Blocked, None),
+        ledger::skipped(SkipReason::Blocked),
     ]
 }
 
-/// The promise of the coverage ledger's last line against the archive.
-fn commits(cx: &mut Context, reader: &ArchiveReader, head: Head) -> CheckResult {
-    let id = CheckId::ArchiveCommits;
-    let Some(root) = &cx.root else {
-        return CheckResult::skipped(id, SkipReason::NoArchive, None);
-    };
-    let bad = |code, message: String| {
-        let f = Finding::new(id, code, Severity::Error, layout::COVERAGE, message);
-        CheckResult::ran(id, vec![f])
-    };
-    let tail = match coverage::tail(root) {
-        Ok(Some(tail)) => tail,
-        Ok(None) if head.commit == 0 => return CheckResult::ran(id, Vec::new()),
-        Ok(None) => {
-            let message = "the coverage ledger is gone; the next index writes it anew from the archive";
-            let f = Finding::new(id, "ledger-missing", Severity::Warn, layout::COVERAGE, message)
-                .with_next(Next::Index);
-            return CheckResult::ran(id, vec![f]);
-        }
-        Err(e) => return bad("ledger-damaged", e.message().to_owned()),
-    };
-    if Some(tail.line.archive()) != cx.facts.archive.archive_id.as_deref() {
-        return bad("ledger-foreign", "the coverage ledger belongs to another archive".to_owned());
-    }
-    let (_, promised, promised_head) = tail.line.promise();
-    match reader.holds_commit(promised, promised_head) {
-        Ok(true) if head.commit > promised => {
-            let message = format!(
-                "the coverage ledger is {} commits behind, as a crash leaves it",
-                head.commit - promised
-            );
-            let f = Finding::new(id, "ledger-behind", Severity::Info, layout::COVERAGE, message)
-                .with_next(Next::Index);
-            CheckResult::ran(id, vec![f])
-        }
-        Ok(true) => CheckResult::ran(id, Vec::new()),
-        Ok(false) => {
-            cx.commits_lost = true;
-            bad(
-                "lost-commits",
-                format!(
-                    "the archive is at commit {}, the coverage ledger promises commit {promised}; \
-                     the captures are in the mirror",
-                    head.commit
-                ),
-            )
-        }
-        Err(e) => {
-            cx.archive_damaged = true;
-            bad("archive-corrupt", e.message().to_owned())
-        }
-    }
+/// A writer folds its log into the archive, and takes long.
+fn busy(ids: &[CheckId]) -> Vec<CheckResult> {
+    ids.iter().map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new())).collect()
 }
 
 /// SQLite's own check beside every row hash, sum and link. Only with `--deep`.
@@ -160,9 +127,12 @@ pub(super) fn deep(cx: &mut Context) -> Vec<CheckResult> {
         ArchivePlace::Generation(_) if !cx.request.deep => {
             return Context::skip(&DEEP, SkipReason::NeedsDeep, last);
         }
+        ArchivePlace::Generation(_) if cx.archive_unreadable => {
+            return Context::skip(&DEEP, SkipReason::Blocked, last);
+        }
         ArchivePlace::Generation(_) => {}
     }
-    let mut damage = Damage::default();
+    let mut damage = Damage { schema_known: cx.schema_reported, ..Damage::default() };
     let verified = verify_deep(root, &|| cx.should_stop(), &mut |f| damage.add(&f));
     match verified {
         Ok(None) => Context::skip(&DEEP, SkipReason::NoArchive, None),
@@ -174,14 +144,19 @@ pub(super) fn deep(cx: &mut Context) -> Vec<CheckResult> {
                 vec![CheckResult::ran(DEEP[0], integrity), CheckResult::ran(DEEP[1], rows)]
             } else {
                 vec![
-                    CheckResult::unknown(DEEP[0], UnknownReason::Budget, integrity),
-                    CheckResult::unknown(DEEP[1], UnknownReason::Budget, rows),
+                    CheckResult::unknown(DEEP[0], cx.stop_reason(), integrity),
+                    CheckResult::unknown(DEEP[1], cx.stop_reason(), rows),
                 ]
             }
         }
+        Err(e) if e.kind() == ErrorKind::LockBusy => busy(&DEEP),
         Err(e) => {
             cx.archive_damaged = true;
-            let f = Finding::new(DEEP[0], "archive-corrupt", Severity::Error, "", e.message());
+            let db = match &cx.place {
+                ArchivePlace::Generation(g) => layout::archive_db(g),
+                _ => String::new(),
+            };
+            let f = Finding::new(DEEP[0], "archive-corrupt", Severity::Error, db, e.message());
             vec![
                 CheckResult::ran(DEEP[0], vec![f]),
                 CheckResult::unknown(DEEP[1], UnknownReason::Unreadable, Vec::new()),
@@ -193,11 +168,16 @@ pub(super) fn deep(cx: &mut Context) -> Vec<CheckResult> {
 /// Damage by kind and table: how many rows, and the first of them in words.
 #[derive(Default)]
 struct Damage {
+    /// The schema text was reported when the archive was opened.
+    schema_known: bool,
     by: BTreeMap<(FindingKind, &'static str), (u64, String)>,
 }
 
 impl Damage {
     fn add(&mut self, f: &ArchiveFinding) {
+        if f.kind == FindingKind::Schema && self.schema_known {
+            return;
+        }
         let entry = self.by.entry((f.kind, f.table)).or_insert_with(|| {
             let row = f.row.map_or_else(String::new, |r| format!("row {r}: "));
             (0, format!("{row}{}", f.what))

@@ -7,8 +7,9 @@ use crate::doctor::check::CheckRequest;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::model::check::CheckFacts;
-use crate::model::finding::{CheckId, CheckResult, SkipReason};
+use crate::model::finding::{CheckId, CheckResult, SkipReason, UnknownReason};
 use crate::model::interrupt::Interrupt;
+use crate::model::source::SourceKey;
 
 /// What the layout says about the archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,13 +39,27 @@ pub(super) struct Context {
     pub(super) archive_damaged: bool,
     /// Whether this run verified every row.
     pub(super) archive_verified: bool,
+    /// Whether the schema text was found changed.
+    pub(super) schema_reported: bool,
+    /// Whether this program or this user can't read it, which says nothing about its state.
+    pub(super) archive_unreadable: bool,
+    /// Whether the archive was looked at, so that "not readable" means that it is damaged or gone.
+    pub(super) archive_looked: bool,
+    /// Whether the end of the coverage ledger names the archive's last commits.
+    pub(super) commits_agree: bool,
     /// Whether the archive lacks commits that the coverage ledger promises.
     pub(super) commits_lost: bool,
+    /// Sources whose newest archived capture is not in the mirror, and the key of one.
+    pub(super) captures_missing: (u64, Option<SourceKey>),
     /// Whether there is a mirror, and whether this run found it damaged.
     pub(super) mirror_present: bool,
     pub(super) mirror_damaged: bool,
     /// Whether this run verified every byte of the mirror.
     pub(super) mirror_verified: bool,
+    /// Whether the mirror was looked at to the end, as far as was asked for.
+    pub(super) mirror_looked: bool,
+    /// Whether the sources were looked at.
+    pub(super) sources_looked: bool,
     /// Why nothing here may be judged: no further check runs.
     pub(super) refusal: Option<Error>,
     /// Why a part may not be judged: the other checks still run.
@@ -64,15 +79,22 @@ impl Context {
             interrupt: interrupt.clone(),
             deadline,
             root: Root::open(env.data_dir())?,
-            facts: CheckFacts::default(),
+            facts: CheckFacts::unread(),
             place: ArchivePlace::None,
             archive_readable: false,
             archive_damaged: false,
             archive_verified: false,
+            schema_reported: false,
+            archive_unreadable: false,
+            archive_looked: false,
+            commits_agree: false,
             commits_lost: false,
+            captures_missing: (0, None),
             mirror_present: false,
             mirror_damaged: false,
             mirror_verified: false,
+            mirror_looked: false,
+            sources_looked: false,
             refusal: None,
             late_refusal: None,
         })
@@ -80,13 +102,24 @@ impl Context {
 
     /// Whether other checks read what this one finds out, so that it runs even when nobody asked
     /// for its own result.
-    pub(super) fn feeds_others(&self, ids: &[CheckId]) -> bool {
-        ids.iter().any(|id| {
-            matches!(
-                id,
-                CheckId::LayoutCurrent | CheckId::ArchiveOpen | CheckId::LockState
-            )
+    pub(super) fn feeds_others(&self, ids: &[CheckId], wanted: &[CheckId]) -> bool {
+        let coverage = wanted
+            .iter()
+            .any(|w| matches!(w, CheckId::CoveragePromises | CheckId::CoverageSoleCopy));
+        ids.iter().any(|id| match id {
+            CheckId::LayoutCurrent | CheckId::ArchiveOpen | CheckId::LockState => true,
+            CheckId::MirrorLedgers | CheckId::SourcesInventory | CheckId::SourcesParse => coverage,
+            _ => false,
         })
+    }
+
+    /// Why work that was told to stop has no answer.
+    pub(super) fn stop_reason(&self) -> UnknownReason {
+        if self.interrupt.pending().is_some() {
+            UnknownReason::Interrupted
+        } else {
+            UnknownReason::Budget
+        }
     }
 
     pub(super) fn out_of_time(&self) -> bool {

@@ -2,7 +2,9 @@
 //! believed if a repair were planned now.
 
 use super::context::{ArchivePlace, Context};
-use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
+use crate::model::finding::{
+    CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason,
+};
 use crate::model::next::Next;
 use crate::model::verdict::{AuthorityLevel, CoverageRisk};
 use crate::store::layout;
@@ -13,12 +15,28 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
     if !cx.facts.initialized {
         return Context::skip(&IDS, SkipReason::NoArchive, None);
     }
-    let archive = cx.archive_readable && !cx.archive_damaged && !cx.commits_lost;
-    let mirror = cx.mirror_present && !cx.mirror_damaged;
+    // What was not looked at is neither sound nor lost.
+    let none_made = cx.place == ArchivePlace::None;
+    let archive = (cx.archive_looked || none_made)
+        .then_some(cx.archive_readable && !cx.archive_damaged && !cx.commits_lost);
+    let mirror = (cx.mirror_looked || cx.mirror_damaged)
+        .then_some(cx.mirror_present && !cx.mirror_damaged);
     authority(cx, archive, mirror);
 
     let (mut promises, mut sole) = (Vec::new(), Vec::new());
-    let promised = cx.place != ArchivePlace::None;
+    let (Some(archive), Some(mirror)) = (archive, mirror) else {
+        cx.facts.coverage.status = CoverageRisk::Unknown;
+        let reason = if cx.should_stop() { cx.stop_reason() } else { UnknownReason::Unreadable };
+        return IDS.iter().map(|id| CheckResult::unknown(*id, reason, Vec::new())).collect();
+    };
+    if let (count @ 1.., Some(key)) = cx.captures_missing {
+        let message = "the archive read captures that the mirror's ledgers no longer have";
+        promises.push(
+            Finding::new(IDS[0], "capture-missing", Severity::Error, key.to_string(), message)
+                .with_count(count)
+                .with_next(Next::MirrorVerifyDeep),
+        );
+    }
     cx.facts.coverage.status = if archive {
         if !mirror {
             let message = "the sessions are held by the archive's rows alone: the mirror is gone or damaged";
@@ -28,13 +46,16 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
             );
             cx.facts.coverage.archive_only = cx.facts.coverage.conversations.unwrap_or(0);
             CoverageRisk::ArchiveOnly
+        } else if !cx.sources_looked {
+            CoverageRisk::Unknown
         } else if cx.facts.coverage.source_pruned > 0 {
             CoverageRisk::SourcePruned
         } else {
             CoverageRisk::Ok
         }
-    } else if !promised {
-        CoverageRisk::Ok
+    } else if none_made {
+        // Captured and not archived yet: nothing was promised beyond the mirror.
+        if mirror { CoverageRisk::Ok } else { CoverageRisk::Unknown }
     } else if mirror {
         let message = "the archive does not hold what was promised; the captures in the mirror do";
         promises.push(
@@ -59,28 +80,39 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
     vec![CheckResult::ran(IDS[0], promises), CheckResult::ran(IDS[1], sole)]
 }
 
-/// Verified readability first, then class.
-fn authority(cx: &mut Context, archive: bool, mirror: bool) {
-    let (level, reason) = if archive {
-        let how = if cx.archive_verified {
-            "every row was verified in this run"
-        } else {
-            "it opens, and its last commit is the one that the coverage ledger promises"
-        };
-        (AuthorityLevel::VerifiedArchive, how)
-    } else if mirror {
-        let how = if cx.mirror_verified {
-            "every byte of the mirror was verified in this run"
-        } else {
-            "the mirror's ledgers and objects are in place; the archive is not usable"
-        };
-        (AuthorityLevel::VerifiedMirror, how)
-    } else if cx.archive_readable {
-        (AuthorityLevel::Salvage, "the archive is damaged and there is no sound mirror")
-    } else if cx.facts.providers.iter().any(|p| p.sources > 0) {
-        (AuthorityLevel::LiveSource, "only the harnesses' own files can be read")
-    } else {
-        (AuthorityLevel::None, "nothing can be read")
+/// Verified readability first, then class. `None`: not looked at.
+fn authority(cx: &mut Context, archive: Option<bool>, mirror: Option<bool>) {
+    let sources = cx.facts.providers.iter().any(|p| p.sources > 0);
+    let (level, reason) = match (archive, mirror) {
+        (Some(true), _) if cx.archive_verified => {
+            (AuthorityLevel::VerifiedArchive, "every row was verified in this run")
+        }
+        (Some(true), _) if cx.commits_agree && !cx.request.deep => (
+            AuthorityLevel::VerifiedArchive,
+            "it opens, and its last commit is the one that the coverage ledger promises",
+        ),
+        (Some(true), _) => (
+            AuthorityLevel::Unknown,
+            "the archive opens; whether it is complete was not verified",
+        ),
+        (None, _) => (AuthorityLevel::Unknown, "the archive could not be looked at"),
+        (Some(false), Some(true)) if cx.mirror_verified => (
+            AuthorityLevel::VerifiedMirror,
+            "every byte of the mirror was verified in this run; the archive is not usable",
+        ),
+        (Some(false), Some(true)) => (
+            AuthorityLevel::VerifiedMirror,
+            "the mirror's ledgers and objects are in place; the archive is not usable",
+        ),
+        (Some(false), None) => (AuthorityLevel::Unknown, "the mirror could not be looked at"),
+        (Some(false), Some(false)) if cx.archive_readable => (
+            AuthorityLevel::Salvage,
+            "the archive is damaged and there is no sound mirror",
+        ),
+        (Some(false), Some(false)) if sources => {
+            (AuthorityLevel::LiveSource, "only the harnesses' own files can be read")
+        }
+        (Some(false), Some(false)) => (AuthorityLevel::None, "nothing can be read"),
     };
     cx.facts.authority.level = level;
     cx.facts.authority.reason = reason.to_owned();

@@ -2,14 +2,16 @@
 
 use super::context::{ArchivePlace, Context};
 use crate::error::ErrorKind;
-use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
+use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
+use crate::store::archive::unnamed_generation;
 use crate::store::generation::{self, Live};
 use crate::store::layout;
 
 pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
     let id = CheckId::LayoutCurrent;
     let Some(root) = &cx.root else {
+        cx.facts.never();
         return Context::skip(&[id], SkipReason::NoArchive, None);
     };
     let error = |code, subject: &str, message: String| {
@@ -17,18 +19,34 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
     };
     match generation::locate(root) {
         Ok(Live::Present(live)) => {
-            cx.facts.initialized = true;
             cx.facts.archive.generation = Some(live.id.to_string());
             cx.facts.archive.archive_id = Some(live.manifest.archive_id.clone());
             cx.facts.archive.schema_version = u32::try_from(live.manifest.schema_version).ok();
             cx.place = ArchivePlace::Generation(live.id.to_string());
             vec![CheckResult::ran(id, Vec::new())]
         }
-        Ok(Live::Never { mirror: false }) => {
-            Context::skip(&[id], SkipReason::NoArchive, None)
-        }
-        Ok(Live::Never { mirror: true }) => {
-            cx.facts.initialized = true;
+        Ok(Live::Never { mirror }) => {
+            // With CURRENT and the coverage ledger gone, a folder with commits in it is all that
+            // tells that there was an archive.
+            match unnamed_generation(root) {
+                Ok(None) => {}
+                Ok(Some(left)) => {
+                    cx.place = ArchivePlace::Lost;
+                    let message = format!(
+                        "neither CURRENT nor the coverage ledger is there to name an archive, \
+                         and generations/{left} holds one"
+                    );
+                    return error("archive-missing", layout::CURRENT, message);
+                }
+                Err(e) => {
+                    cx.place = ArchivePlace::Lost;
+                    return error("current-unreadable", layout::GENERATIONS, e.message().to_owned());
+                }
+            }
+            if !mirror {
+                cx.facts.never();
+                return Context::skip(&[id], SkipReason::NoArchive, None);
+            }
             let message = "sources are captured and no archive was made of them yet";
             let f = Finding::new(id, "archive-not-built", Severity::Warn, layout::MIRROR, message)
                 .with_next(Next::Index);
@@ -45,8 +63,15 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 }
                 ErrorKind::SchemaTooNew => {
                     cx.place = ArchivePlace::Lost;
+                    cx.archive_unreadable = true;
                     cx.late_refusal = Some(e);
                     error("schema-too-new", layout::GENERATIONS, message)
+                }
+                ErrorKind::PermissionDenied => {
+                    cx.place = ArchivePlace::Lost;
+                    cx.archive_unreadable = true;
+                    let f = Finding::new(id, "archive-unreadable", Severity::Error, layout::CURRENT, message);
+                    vec![CheckResult::unknown(id, UnknownReason::Unreadable, vec![f])]
                 }
                 ErrorKind::ArchiveMissing => {
                     cx.place = ArchivePlace::Lost;
@@ -54,7 +79,9 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 }
                 _ => {
                     cx.place = ArchivePlace::Lost;
-                    error("current-unreadable", layout::CURRENT, message)
+                    let subject = e.context().get("path").cloned();
+                    let subject = subject.unwrap_or_else(|| layout::CURRENT.to_owned());
+                    error("current-unreadable", &subject, message)
                 }
             }
         }

@@ -7,6 +7,7 @@ use crate::model::finding::{
 };
 use crate::model::next::Next;
 use crate::model::verdict::MirrorState;
+use crate::store::layout;
 use crate::store::mirror::{MirrorProblem, MirrorReader, ProblemKind};
 
 const IDS: [CheckId; 2] = [CheckId::MirrorLedgers, CheckId::MirrorObjects];
@@ -15,19 +16,32 @@ const KEPT: usize = 1000;
 
 pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
     let Some(root) = &cx.root else {
+        cx.mirror_looked = true;
         return Context::skip(&IDS, SkipReason::NoMirror, None);
     };
     let reader = match MirrorReader::open(root) {
         Ok(Some(reader)) => reader,
         Ok(None) => {
             cx.facts.mirror.status = MirrorState::Absent;
+            cx.mirror_looked = true;
             return Context::skip(&IDS, SkipReason::NoMirror, None);
         }
         Err(e) => {
             cx.facts.mirror.status = MirrorState::Unknown;
             cx.mirror_present = true;
+            if e.kind() == ErrorKind::LockBusy {
+                return IDS
+                    .iter()
+                    .map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new()))
+                    .collect();
+            }
             let message = e.message().to_owned();
-            let f = Finding::new(IDS[0], "unreadable", Severity::Error, "raw-mirror", message);
+            let code = if e.kind() == ErrorKind::MirrorTooNew { "mirror-too-new" } else { "unreadable" };
+            let subject = match e.kind() {
+                ErrorKind::MirrorTooNew | ErrorKind::UnsafeTarget => layout::MIRROR_FORMAT,
+                _ => layout::MIRROR,
+            };
+            let f = Finding::new(IDS[0], code, Severity::Error, subject, message);
             if e.kind() == ErrorKind::MirrorTooNew {
                 cx.refusal = Some(e);
             }
@@ -51,11 +65,7 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
             let list = if f.id == CheckId::MirrorLedgers { &mut ledgers } else { &mut objects };
             if list.len() < KEPT { list.push(f) } else { over += 1 }
         };
-        if deep {
-            reader.verify(true, &mut deadline, &mut on_problem)
-        } else {
-            reader.verify(false, &mut deadline, &mut on_problem)
-        }
+        reader.verify(deep, &mut deadline, &mut on_problem)
     };
     if over > 0 {
         objects.push(
@@ -95,10 +105,11 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
     };
     if !summary.complete {
         return vec![
-            CheckResult::unknown(IDS[0], UnknownReason::Budget, ledgers),
-            CheckResult::unknown(IDS[1], UnknownReason::Budget, objects),
+            CheckResult::unknown(IDS[0], cx.stop_reason(), ledgers),
+            CheckResult::unknown(IDS[1], cx.stop_reason(), objects),
         ];
     }
+    cx.mirror_looked = true;
     let last = cx.facts.mirror.last_verified_ms;
     let objects = if deep || !objects.is_empty() {
         CheckResult::ran(IDS[1], objects)

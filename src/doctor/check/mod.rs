@@ -9,6 +9,7 @@ mod config;
 mod context;
 mod coverage;
 mod layout;
+mod ledger;
 mod lock;
 mod mirror;
 mod permissions;
@@ -147,7 +148,7 @@ pub fn check(env: &Env, request: &CheckRequest, interrupt: &Interrupt) -> Checke
     };
     let mut out = Checked {
         results: Vec::new(),
-        facts: CheckFacts::default(),
+        facts: CheckFacts::unread(),
         timed_out: false,
         interrupted: None,
         refusal: None,
@@ -164,6 +165,11 @@ pub fn check(env: &Env, request: &CheckRequest, interrupt: &Interrupt) -> Checke
                 .with_source(e),
             );
         }
+    }
+    let unanswered = request.checks().iter().any(|id| out.results.iter().all(|r| r.id != *id));
+    if unanswered && out.refusal.is_none() {
+        out.interrupted = out.interrupted.or(interrupt.pending());
+        out.timed_out |= out.interrupted.is_none() && deadline.is_some_and(|d| Instant::now() >= d);
     }
     // The worker can't say that a check found time for part of its work only.
     out.timed_out |= out.results.iter().any(|r| {
@@ -219,7 +225,7 @@ fn work(
         }
     };
     for (ids, run) in CHECKS {
-        if !ids.iter().any(|id| request.wants(*id)) && !context.feeds_others(ids) {
+        if !ids.iter().any(|id| request.wants(*id)) && !context.feeds_others(ids, &request.checks()) {
             continue;
         }
         if context.out_of_time() || interrupt.pending().is_some() {

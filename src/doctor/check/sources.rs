@@ -9,7 +9,7 @@ use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason,
 use crate::model::next::Next;
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
-use crate::model::verdict::SourceState;
+use crate::model::verdict::{MirrorState, SourceState};
 use crate::sources::config::Config;
 use crate::sources::retention::retention;
 use crate::sources::roots::roots;
@@ -39,6 +39,7 @@ struct Tally {
     pruned: u64,
     excluded: u64,
     special: u64,
+    retention_days: Option<u64>,
     /// Age in days of the oldest session that is not captured as it is, and the days the harness
     /// keeps sessions.
     due: Option<(u64, u64)>,
@@ -79,6 +80,7 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             continue;
         };
         let keep = retention(root.provider, &root.path);
+        tally.retention_days = tally.retention_days.or(keep.days);
         let state = walk(&root, &config, &mut |met| match met {
             Met::File(file) => {
                 tally.sources += 1;
@@ -125,9 +127,10 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             RootState::Present | RootState::Unreadable => tally.installed = true,
         }
         if cx.should_stop() {
-            let mut out = vec![CheckResult::unknown(IDS[0], UnknownReason::Budget, findings)];
+            let why = cx.stop_reason();
+            let mut out = vec![CheckResult::unknown(IDS[0], why, findings)];
             out.extend(IDS[1..].iter().map(|i| {
-                CheckResult::unknown(*i, UnknownReason::Budget, Vec::new())
+                CheckResult::unknown(*i, why, Vec::new())
             }));
             return out;
         }
@@ -254,8 +257,10 @@ fn report(
             newer: t.newer,
             pruned: t.pruned,
             unreadable: t.unreadable,
+            retention_days: t.retention_days.filter(|_| t.installed),
         });
     }
+    cx.sources_looked = true;
     cx.facts.coverage.days_until_first_loss = days_left;
     cx.facts.coverage.source_pruned = cx.facts.providers.iter().map(|p| p.pruned).sum();
     vec![
@@ -286,7 +291,8 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
     if !cx.archive_readable {
         return Context::skip(&READ, SkipReason::NoArchive, None);
     }
-    let read = || -> Result<BTreeMap<&'static str, Reading>> {
+    let mut missing: (u64, Option<SourceKey>) = (0, None);
+    let mut read = || -> Result<BTreeMap<&'static str, Reading>> {
         let mut by: BTreeMap<&'static str, Reading> = BTreeMap::new();
         let mut done: HashMap<SourceKey, u64> = HashMap::new();
         if let Some(archive) = ArchiveReader::open(root)? {
@@ -315,11 +321,18 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         if let Some(mirror) = MirrorReader::open(root)? {
             mirror.for_each_head(&mut |head| {
                 let session = usage(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
-                if session && done.get(&head.ident.key).is_none_or(|d| *d < head.seq) {
+                let read = done.remove(&head.ident.key);
+                if session && read.is_none_or(|d| d < head.seq) {
                     by.entry(head.ident.provider.as_str()).or_default().pending += 1;
+                }
+                // The archive read a capture that the ledger no longer has.
+                if read.is_some_and(|d| d > head.seq) {
+                    missing = (missing.0 + 1, Some(head.ident.key));
                 }
                 Ok(())
             })?;
+            missing.0 += done.len() as u64;
+            missing.1 = missing.1.or_else(|| done.keys().min().copied());
         }
         Ok(by)
     };
@@ -333,6 +346,12 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
             ];
         }
     };
+    cx.captures_missing = missing;
+    if missing.0 > 0 {
+        cx.mirror_damaged = true;
+        cx.mirror_verified = false;
+        cx.facts.mirror.status = MirrorState::Corrupt;
+    }
     let (mut parse, mut health) = (Vec::new(), Vec::new());
     for (name, r) in by {
         let found = |id, code, severity, count: u64, message: String| {
@@ -348,8 +367,10 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         }
         if r.pending > 0 {
             let message = format!("{name}: {} sources are captured and not in the archive yet", r.pending);
+            // A running writer is between the two; without one they were left behind.
+            let severity = if cx.facts.operation.owner.is_some() { Severity::Info } else { Severity::Warn };
             parse.push(
-                found(READ[0], "captured-not-archived", Severity::Warn, r.pending, message)
+                found(READ[0], "captured-not-archived", severity, r.pending, message)
                     .with_next(Next::Index),
             );
         }

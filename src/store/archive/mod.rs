@@ -26,7 +26,7 @@ pub use identity::conversation_id;
 pub use reader::{Agreement, ArchiveReader, Counts, Listing};
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
 pub use verify::{ArchiveFinding, FindingKind, VerifySummary, verify_deep, verify_generation};
-pub use writer::{ArchiveWriter, Head, WriterState};
+pub use writer::{ArchiveWriter, Head, WriterState, unnamed_generation};
 
 /// Bits of a message id that hold the part's number.
 const PART_BITS: u32 = 24;

@@ -6,9 +6,9 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::append::Cursor;
 use super::rows::{get_digest, get_u64, to_i64};
-use super::schema::{CONVERSATIONS, SOURCES};
+use super::schema::{CONVERSATIONS, SOURCES, text_is_ours};
 use super::state::{ConversationRow, SourceRow};
-use super::writer::{Head, check_header, holds_commit, read_head};
+use super::writer::{Head, check_header, commit_line, holds_commit, read_head};
 use super::{PART_BITS, failed, names};
 use crate::disk::{ArchiveShared, Root};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,7 +19,7 @@ use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::record::{Message, Recovery, Span};
 use crate::model::source::SourceKey;
-use crate::store::coverage::Tail;
+use crate::store::coverage::{CommitLine, Tail};
 use crate::store::generation::{self, Generation, GenerationId, Live};
 use crate::store::{layout, sqlite};
 
@@ -155,6 +155,22 @@ impl ArchiveReader {
     /// `archive-corrupt`, `io`.
     pub fn holds_commit(&self, commit: u64, head: Digest) -> Result<bool> {
         holds_commit(&self.conn, commit, head)
+    }
+
+    /// What the coverage ledger must say about commit `number`, `prev` left empty.
+    ///
+    /// # Errors
+    /// `archive-corrupt` when there is no such commit or it is damaged; `io`.
+    pub fn commit_line(&self, number: u64) -> Result<CommitLine> {
+        commit_line(&self.conn, &self.generation, number)
+    }
+
+    /// Whether the schema text is the one this version writes.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn schema_is_ours(&self) -> Result<bool> {
+        text_is_ours(&self.conn).map_err(|e| self.failed(e))
     }
 
     /// Compares the archive with the end of the coverage ledger. The cost does not grow with either.

@@ -20,7 +20,7 @@ use super::schema::{
     RECORDS, SKIPS, SOURCES, Table, text_is_ours,
 };
 use super::state::{ConversationRow, SourceRow};
-use super::writer::{META_NAMES, chain};
+use super::writer::{META_NAMES, chain, read_head};
 use crate::disk::{ArchiveShared, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::{Digest, DigestSum};
@@ -115,13 +115,14 @@ pub fn verify_generation(
         })
     };
     let conn = open()?;
+    let texts = same_snapshot(&conn, &open)?;
     let stopped = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let flag = Arc::clone(&stopped);
         let (path, open) = (&path, &open);
         let other = scope.spawn(move || integrity(open()?, path, flag));
         let flag = &stopped;
-        let texts = scope.spawn(move || open().map(|conn| read_messages(&conn, flag)));
+        let texts = texts.map(|conn| scope.spawn(move || read_messages(&conn, flag)));
         let mut v = Verifier {
             conn: &conn,
             stop,
@@ -134,7 +135,7 @@ pub fn verify_generation(
             conversations: HashMap::default(),
         };
         v.run(generation);
-        while !(other.is_finished() && texts.is_finished()) {
+        while !(other.is_finished() && texts.as_ref().is_none_or(|t| t.is_finished())) {
             if v.stopped || stop() {
                 v.stopped = true;
                 stopped.store(true, Ordering::Relaxed);
@@ -147,12 +148,16 @@ pub fn verify_generation(
                 "SQLite's integrity check did not end",
             ))
         })?;
-        let texts = texts.join().unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Internal,
-                "the messages were not read to their end",
-            ))
-        })?;
+        let texts = match texts {
+            Some(thread) => thread.join().map_err(|_| {
+                Error::new(
+                    ErrorKind::Internal,
+                    "the messages were not read to their end",
+                )
+            })?,
+            None => read_messages(&conn, &stopped),
+        };
+        v.stopped |= stopped.load(Ordering::Relaxed);
         v.messages(texts);
         if !v.stopped {
             v.compare_sources();
@@ -164,6 +169,22 @@ pub fn verify_generation(
         v.summary.complete = !v.stopped;
         Ok(v.summary)
     })
+}
+
+/// A second connection that shows what the first shows. A writer may commit between the two
+/// openings; where it keeps doing so there is none, and the first does all the work.
+fn same_snapshot(
+    conn: &Connection,
+    open: &dyn Fn() -> Result<Connection>,
+) -> Result<Option<Connection>> {
+    // The state of a connection is fixed by its first read. A damaged archive has no head, and
+    // then none that a writer could move.
+    let Ok(head) = read_head(conn) else {
+        return open().map(Some);
+    };
+    let other = open()?;
+    let same = read_head(&other).is_ok_and(|now| now == head);
+    Ok(same.then_some(other))
 }
 
 /// What SQLite's own check says, unless it says that all is well.
@@ -460,7 +481,7 @@ impl Verifier<'_> {
                 FindingKind::Header,
                 "meta",
                 None,
-                "does not say what the manifest says",
+                "does not say what manifest.json says",
             );
         }
         hasher.finalize().into()

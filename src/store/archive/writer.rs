@@ -510,7 +510,7 @@ pub(super) fn chain(prev: &Digest, number: u64, body: &Digest) -> Digest {
 }
 
 /// The coverage line of commit `number`, from its rows.
-fn commit_line(conn: &Connection, generation: &Generation, number: u64) -> Result<CommitLine> {
+pub(super) fn commit_line(conn: &Connection, generation: &Generation, number: u64) -> Result<CommitLine> {
     let n = i64::try_from(number).unwrap_or(i64::MAX);
     let read = || -> rusqlite::Result<CommitLine> {
         let head = conn
@@ -600,6 +600,20 @@ pub(super) fn read_meta(conn: &Connection) -> Result<Option<Manifest>> {
     read().map_err(|e| failed(conn, "read", e))
 }
 
+/// A generation that holds commits. Asked for where neither `CURRENT` nor the coverage ledger
+/// names one: then it is what is left of an archive, not what an interrupted creation leaves.
+///
+/// # Errors
+/// `io` or `permission-denied`.
+pub fn unnamed_generation(root: &Root) -> Result<Option<GenerationId>> {
+    for id in generation::folders(root)?.into_iter().rev() {
+        if !is_unfinished(root, &id)? {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether a generation that `CURRENT` never named is one whose creation was interrupted: no
 /// database yet, an empty one, or one without a commit.
 fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
@@ -613,7 +627,7 @@ fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
             }
             Err(_) => Ok(false),
         },
-        // Something unreadable lies there: it is kept as it is, and the next id is used.
+        // Something unreadable lies there: it may be all there is.
         Err(_) => Ok(false),
     }
 }

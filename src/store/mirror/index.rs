@@ -159,7 +159,10 @@ impl Index {
                 .query_row("PRAGMA user_version", [], |r| r.get(0)),
         )?;
         if version != VERSION {
-            return Err(index.corrupt("it has another version"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the derived index has another version",
+            ));
         }
         Ok(Some(index))
     }

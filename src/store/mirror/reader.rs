@@ -10,13 +10,16 @@ use super::index::{Index, SourceRow};
 use super::pack::{self, Loc, Packs};
 use super::recipe::{self, Segment};
 use super::survey::{self, Format, PackScan};
-use super::types::{CaptureLine, Head, MirrorProblem, SourceIdent, VerifySummary};
+use super::types::{CaptureLine, Head, MirrorProblem, ProblemKind, SourceIdent, VerifySummary};
 use super::verify;
 use crate::disk::{ArchiveShared, Root};
 use crate::error::{ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::source::SourceKey;
 use crate::store::layout;
+
+const STALE: ProblemKind = ProblemKind::IndexStale;
+const WRONG: ProblemKind = ProblemKind::Index;
 
 /// How long a reader waits for a checkpoint to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,7 +35,8 @@ pub struct MirrorReader<'r> {
     /// Number and length of each pack.
     pub(super) lens: Vec<(u32, u64)>,
     pub(super) index: Option<Index>,
-    index_problem: RefCell<Option<String>>,
+    /// Why the index is not used, or not alone: it is missing or behind, or it is damaged.
+    index_problem: RefCell<Option<(ProblemKind, String)>>,
     /// Objects behind what the index knows.
     newer: HashMap<Digest, Loc>,
     /// What the walks over the packs' unknown ends found.
@@ -53,6 +57,9 @@ impl<'r> MirrorReader<'r> {
     pub fn open(root: &'r Root) -> Result<Option<Self>> {
         let format = survey::format(root)?;
         let lock = ArchiveShared::acquire(root, PATIENCE)?;
+        // Before the packs: what a running writer adds in between makes them longer than the index
+        // says, never shorter.
+        let index = Index::open_read(&root.full(layout::MIRROR_INDEX_DB));
         let lens = survey::packs(root, &mut |_| {})?;
         if format == Format::Absent
             && lens.is_empty()
@@ -74,18 +81,20 @@ impl<'r> MirrorReader<'r> {
             lost: Vec::new(),
             walked: OnceCell::new(),
         };
-        match Index::open_read(&root.full(layout::MIRROR_INDEX_DB)) {
+        match index {
             Ok(Some(index)) => reader.adopt(index)?,
-            Ok(None) => reader.without_index("the derived index is missing"),
-            Err(e) => reader.without_index(e.message()),
+            Ok(None) => reader.without_index(STALE, "the derived index is missing"),
+            // One of another version is made again like one that is missing.
+            Err(e) if e.kind() == ErrorKind::Unsupported => reader.without_index(STALE, e.message()),
+            Err(e) => reader.without_index(WRONG, e.message()),
         }
         Ok(Some(reader))
     }
 
-    fn without_index(&mut self, why: &str) {
+    fn without_index(&mut self, kind: ProblemKind, why: &str) {
         self.index = None;
         self.behind = true;
-        *self.index_problem.borrow_mut() = Some(why.to_owned());
+        *self.index_problem.borrow_mut() = Some((kind, why.to_owned()));
     }
 
     /// Takes an index if it does not contradict the packs, and reads what it does not know yet.
@@ -93,7 +102,7 @@ impl<'r> MirrorReader<'r> {
         let rows = match index.packs() {
             Ok(rows) => rows,
             Err(e) => {
-                self.without_index(e.message());
+                self.without_index(WRONG, e.message());
                 return Ok(());
             }
         };
@@ -107,7 +116,7 @@ impl<'r> MirrorReader<'r> {
             }
         }
         if !self.lost.is_empty() {
-            self.without_index("the derived index knows packs that are missing or were longer");
+            self.without_index(STALE, "the derived index knows packs that are missing or were longer");
             return Ok(());
         }
         for (n, len) in &self.lens {
@@ -126,9 +135,9 @@ impl<'r> MirrorReader<'r> {
         }
         if self.behind {
             *self.index_problem.borrow_mut() =
-                Some("the derived index is behind the packs".to_owned());
+                Some((STALE, "the derived index is behind the packs".to_owned()));
         } else if rows.is_empty() && !survey::ledgers(self.root, &mut |_| {})?.is_empty() {
-            self.without_index("the derived index is empty");
+            self.without_index(STALE, "the derived index is empty");
             return Ok(());
         }
         self.index = Some(index);
@@ -138,6 +147,10 @@ impl<'r> MirrorReader<'r> {
     /// Why the derived index is not used, or not alone: answers then come from packs and ledgers.
     #[must_use]
     pub fn index_problem(&self) -> Option<String> {
+        self.index_fault().map(|(_, why)| why)
+    }
+
+    pub(super) fn index_fault(&self) -> Option<(ProblemKind, String)> {
         self.index_problem.borrow().clone()
     }
 
@@ -183,7 +196,7 @@ impl<'r> MirrorReader<'r> {
                 Ok(Some(loc)) if self.packs.names(digest, &loc)? => return Ok(Some(loc)),
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
-                    *self.index_problem.borrow_mut() = Some(e.message().to_owned());
+                    *self.index_problem.borrow_mut() = Some((WRONG, e.message().to_owned()));
                 }
                 Err(e) => return Err(e),
             }
@@ -213,7 +226,7 @@ impl<'r> MirrorReader<'r> {
             });
             match read {
                 Err(e) if e.kind() == ErrorKind::ArchiveCorrupt && !stopped => {
-                    *self.index_problem.borrow_mut() = Some(e.message().to_owned());
+                    *self.index_problem.borrow_mut() = Some((WRONG, e.message().to_owned()));
                 }
                 other => return other,
             }

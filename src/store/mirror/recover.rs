@@ -43,11 +43,16 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
         Err(e) if unusable(e.kind()) => again(&cap, &packs, &mut problems)?,
         Err(e) => return Err(e),
     };
-    let next = packs.last().map_or(0, |p| p.0).saturating_add(1);
+    let newest = survey::newest_sound(cap.root(), &packs)?;
+    let mut next = newest.saturating_add(1);
+    // A link, a folder or a pack with a wrong name may have it.
+    while cap.root().exists(&layout::pack(next))? {
+        next = next.saturating_add(1);
+    }
     let reuse = index
         .packs()?
-        .last()
-        .filter(|row| !row.closed && row.n + 1 == next)
+        .iter()
+        .find(|row| !row.closed && row.n == newest && next == newest.saturating_add(1))
         .map(|row| row.n);
     Ok((Store::new(cap, index, reuse, next), problems))
 }
@@ -164,16 +169,8 @@ fn refresh(
 fn gaps(packs: &[(u32, u64)], found: &mut Vec<MirrorProblem>) {
     let mut expected = 1;
     for (n, _) in packs {
-        while expected < *n {
-            found.push(problem(
-                ProblemKind::Pack,
-                layout::pack(expected),
-                None,
-                "the pack is missing",
-            ));
-            expected += 1;
-        }
-        expected = n + 1;
+        survey::gap(expected, *n, &mut |p| found.push(p));
+        expected = n.saturating_add(1);
     }
 }
 

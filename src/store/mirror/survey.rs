@@ -25,6 +25,15 @@ pub(super) enum Format {
     Damaged,
 }
 
+/// Refuses a mirror that a later version wrote. Makes and takes nothing, so a writer asks before it
+/// takes its lock.
+///
+/// # Errors
+/// `mirror-too-new`; `io`.
+pub fn refuse_newer(root: &Root) -> Result<()> {
+    format(root).map(drop)
+}
+
 /// Looks at `FORMAT`.
 ///
 /// # Errors
@@ -65,6 +74,42 @@ pub(super) fn packs(root: &Root, stray: &mut dyn FnMut(String)) -> Result<Vec<(u
         }
     }
     Ok(out)
+}
+
+/// Missing packs that are named one by one.
+const GAP_NAMED: u32 = 64;
+
+/// Reports the packs from `from` to before `to`. A pack with a wrong name may claim any number, so
+/// only the first are named.
+pub(super) fn gap(from: u32, to: u32, report: &mut dyn FnMut(MirrorProblem)) {
+    let named = to.min(from.saturating_add(GAP_NAMED));
+    for n in from..named {
+        report(problem(
+            ProblemKind::Pack,
+            layout::pack(n),
+            None,
+            "the pack is missing",
+        ));
+    }
+    if named < to {
+        report(problem(
+            ProblemKind::Pack,
+            layout::pack(named),
+            None,
+            format!("{} packs from this one on are missing, or the next one has a wrong name", to - named),
+        ));
+    }
+}
+
+/// The highest number of a pack whose header agrees with its name: others may be called anything.
+pub(super) fn newest_sound(root: &Root, packs: &[(u32, u64)]) -> Result<u32> {
+    for (n, len) in packs.iter().rev() {
+        let scan = scan_pack(root, *n, 0, (*len).min(PACK_HEADER), &mut |_, _| Ok(()))?;
+        if scan.header != HeaderState::Foreign {
+            return Ok(*n);
+        }
+    }
+    Ok(0)
 }
 
 /// The key of every ledger, sorted; `stray` hears of everything else in the folder.

@@ -105,9 +105,9 @@ impl Run<'_, '_> {
                 self.tail(*n, scan.committed, behind, scan.damage_inside);
             }
         }
-        if let Some(why) = self.reader.index_problem() {
+        if let Some((kind, why)) = self.reader.index_fault() {
             self.report(problem(
-                ProblemKind::IndexStale,
+                kind,
                 layout::MIRROR_INDEX_DB,
                 None,
                 why,
@@ -152,16 +152,8 @@ impl Run<'_, '_> {
         let mut expected = 1;
         for (n, len) in &reader.lens {
             self.summary.packs += 1;
-            while expected < *n {
-                self.report(problem(
-                    ProblemKind::Pack,
-                    layout::pack(expected),
-                    None,
-                    "the pack is missing",
-                ));
-                expected += 1;
-            }
-            expected = n + 1;
+            survey::gap(expected, *n, &mut |p| self.report(p));
+            expected = n.saturating_add(1);
             let newest = reader.lens.last().is_some_and(|l| l.0 == *n);
             let rel = layout::pack(*n);
             let scan = survey::scan_pack(
@@ -281,7 +273,8 @@ impl Run<'_, '_> {
                 (None, None) => true,
                 _ => false,
             };
-            if !same {
+            let newer = state.end.whole_len > known_len && self.moved_on().unwrap_or(false);
+            if !same && !newer {
                 let mut p = problem(
                     ProblemKind::Index,
                     layout::MIRROR_INDEX_DB,
@@ -369,6 +362,9 @@ impl Run<'_, '_> {
                 if e.kind() != ErrorKind::VerifyFailed {
                     return Err(e);
                 }
+                if self.moved_on()? && self.kept_since(recipe, len, hash)? {
+                    continue;
+                }
                 self.unmet = true;
                 let mut p = problem(
                     ProblemKind::Promise,
@@ -382,6 +378,25 @@ impl Run<'_, '_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a writer has added to the packs since they were measured: what a ledger promises now
+    /// may lie behind what is read here, and the index is older than both.
+    fn moved_on(&self) -> Result<bool> {
+        let now = survey::packs(self.reader.root(), &mut |_| {})?;
+        Ok(now != self.reader.lens)
+    }
+
+    /// Whether a promise is kept as of now.
+    fn kept_since(&self, recipe: Digest, len: u64, hash: Digest) -> Result<bool> {
+        let Some(fresh) = MirrorReader::open(self.reader.root())? else {
+            return Ok(false);
+        };
+        let Ok(mut content) = fresh.open_content(recipe, len) else {
+            return Ok(false);
+        };
+        let mut hasher = blake3::Hasher::new();
+        Ok(hasher.update_reader(&mut content).is_ok() && Digest::from(hasher.finalize()) == hash)
     }
 
     /// The hash of a content. Goes on from the previous version where that is its beginning.

@@ -105,8 +105,12 @@ fn a_folder_with_commits_or_damage_is_never_used_again() {
             std::fs::write(&old, bytes).unwrap();
         }
         let before = std::fs::read(&old).unwrap();
-        lab.writing(|w| assert_eq!(w.generation().id, GenerationId::numbered(2)));
+        // A new archive beside it would hide it: refused, and nothing is touched.
+        let refused = lab.try_writing(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ArchiveMissing);
         assert!(std::fs::read(&old).unwrap() == before);
+        assert!(!lab.path().join("CURRENT").exists());
+        assert!(!lab.path().join("generations/g00000002").exists());
     }
 }
 
