@@ -195,7 +195,7 @@ fn a_name_that_is_not_utf8_is_a_name_like_any_other() {
     std::fs::write(&path, LINE).unwrap();
     age(&path, 3600);
     sandbox.run(&["index"]).expect(0);
-    assert_eq!(ledgers(&sandbox), [path.clone()]);
+    assert_eq!(&ledgers(&sandbox)[..], std::slice::from_ref(&path));
     assert!(sandbox.get(&path, 1) == LINE);
     let id = sandbox.named("s1")[0]["id"].as_str().unwrap().to_owned();
     let shown = sandbox.run(&["sessions", "show", &id]).expect(0);
