@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::group;
 use crate::ingest::watch::Watch;
-use crate::ingest::read::{self, StableReader, TRIES};
+use crate::ingest::read::{self, Care, RACY_NS, StableReader, TRIES};
 use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
@@ -25,9 +25,6 @@ use crate::store::mirror::{
 /// Sources prepared at once, and the bytes of them held in memory.
 const WINDOW_FILES: usize = 64;
 const WINDOW_BYTES: u64 = 24 << 20;
-/// A file changed this shortly before it was looked at may change again within the same tick of
-/// the file system's clock; its gate is not trusted once.
-const RACY_NS: i64 = 20_000_000;
 
 /// Why a source could not be captured, or what else was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +199,8 @@ fn discover(
                 files += 1;
                 out.found += 1;
                 let ident = SourceIdent::new(LOCAL, found.provider, found.path.clone());
-                let mut gate = gate_of(found.stat, now_ms);
+                // By the clock of now: the walk itself may take longer than a tick.
+                let mut gate = gate_of(found.stat, env.now_ms());
                 if group::is_database_name(&found.path) {
                     match group::members_gate(&found) {
                         Ok(extra) => gate.extra = extra,
@@ -257,6 +255,8 @@ fn discover(
     jobs
 }
 
+/// The gate of a source as it looked at `now_ms`. One that changed shortly before may change again
+/// within the same tick of the file system's clock; its gate is not trusted once.
 fn gate_of(stat: Stat, now_ms: i64) -> StatGate {
     let racy = now_ms
         .saturating_mul(1_000_000)
@@ -321,7 +321,7 @@ fn small(
         .par_iter()
         .zip(heads)
         .map(|(job, head)| {
-            let Some((bytes, moving)) = read_whole(job)? else {
+            let Some((bytes, moving)) = read_whole(env, job)? else {
                 return Ok(None);
             };
             let shape = group::shape_of(&bytes);
@@ -353,16 +353,25 @@ fn small(
 
 fn meta(env: &Env, job: &Job, moving: bool) -> CaptureMeta {
     CaptureMeta {
-        gate: job.gate.clone(),
+        gate: trusted(job.gate.clone(), moving),
         at_ms: env.now_ms(),
         moving,
         group: Vec::new(),
     }
 }
 
+/// The gate to keep. That of a source that never held still lets nothing pass: the next run reads
+/// it again, even if nothing changes any more.
+fn trusted(mut gate: StatGate, moving: bool) -> StatGate {
+    if moving {
+        gate.extra.push_str("moving");
+    }
+    gate
+}
+
 /// The content of a small file, and whether it never held still; `None` when it has grown too
 /// long to be held in memory.
-fn read_whole(job: &Job) -> Result<Option<(Vec<u8>, bool)>> {
+fn read_whole(env: &Env, job: &Job) -> Result<Option<(Vec<u8>, bool)>> {
     let alone = || Ok(true);
     let mut tries = 0;
     loop {
@@ -373,7 +382,8 @@ fn read_whole(job: &Job) -> Result<Option<(Vec<u8>, bool)>> {
             return Ok(None);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
-        let mut reader = StableReader::new(file, before, strict, &alone);
+        let care = Care::of(&before, env.now_ms(), tries);
+        let mut reader = StableReader::new(file, before, care, &alone);
         match std::io::Read::read_to_end(&mut reader, &mut bytes) {
             Ok(_) => return Ok(Some((bytes, !strict))),
             Err(e) => {
@@ -396,23 +406,32 @@ fn stream(mirror: &mut MirrorWriter<'_>, env: &Env, job: &Job) -> Result<(Added,
         tries += 1;
         let strict = tries <= TRIES;
         let mut meta = meta(env, job, !strict);
+        if is_group && strict && group::is_racy(&job.found, env.now_ms())? {
+            // Its times can't tell yet whether it holds still; soon they can.
+            std::thread::sleep(std::time::Duration::from_nanos(RACY_NS.unsigned_abs()));
+            continue;
+        }
         let gate_before = if is_group {
             group::members_gate(&job.found)?
         } else {
             String::new()
         };
-        if is_group {
-            meta.gate.extra = gate_before.clone();
-        }
         let (file, before) = read::open(&job.found)?;
-        meta.gate.size = before.size;
-        meta.gate.mtime_ns = before.mtime_ns;
+        let mut gate = gate_of(before, env.now_ms());
+        let care = match (is_group, strict) {
+            // For a database even growth is a change: page 1 may be from before, the end from after.
+            (true, true) => Care::Metadata,
+            _ => Care::of(&before, env.now_ms(), tries),
+        };
+        if is_group {
+            gate.extra.clone_from(&gate_before);
+        }
+        meta.gate = trusted(gate, !strict);
         let same = || -> Result<bool> {
             if !is_group {
                 return Ok(true);
             }
             let now = read::open(&job.found)?.1;
-            // For a database even growth is a change: page 1 may be from before, the end from after.
             Ok(now == before && group::members_gate(&job.found)? == gate_before)
         };
         let alone = || Ok(true);
@@ -420,14 +439,14 @@ fn stream(mirror: &mut MirrorWriter<'_>, env: &Env, job: &Job) -> Result<(Added,
             if is_group {
                 for suffix in group::MEMBERS {
                     if let Some((member, stat)) = group::open_member(&job.found, suffix)? {
-                        let mut r = StableReader::new(member, stat, strict, &alone);
+                        let mut r = StableReader::new(member, stat, care, &alone);
                         let key = job.ident.key;
                         meta.group
                             .push(mirror.store_member(key, suffix, &mut r, Shape::Text)?);
                     }
                 }
             }
-            let mut r = StableReader::new(file, before, strict, &same);
+            let mut r = StableReader::new(file, before, care, &same);
             mirror.add_stream(&job.ident, &mut r, shape, meta.clone())
         })();
         match attempt {

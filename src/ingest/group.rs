@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::read::{self, RACY_NS};
 use crate::sources::file::{Base, Stat};
 use crate::sources::walk::FoundFile;
 use crate::store::mirror::Shape;
@@ -78,6 +79,23 @@ pub fn members_gate(found: &FoundFile) -> Result<String> {
         gate.push(';');
     }
     Ok(gate)
+}
+
+/// Whether the database or a member was changed so recently that the next change may bear the
+/// same time: then equal times say nothing.
+///
+/// # Errors
+/// As [`members_gate`]; `not-found` when the database is gone.
+pub fn is_racy(found: &FoundFile, now_ms: i64) -> Result<bool> {
+    let mut newest = read::open(found)?.1.mtime_ns;
+    for suffix in MEMBERS {
+        if let Some((_, stat)) = open_member(found, suffix)? {
+            newest = newest.max(stat.mtime_ns);
+        }
+    }
+    let now_ns = now_ms.saturating_mul(1_000_000);
+    // A time from the future never passes; waiting for it would be for nothing.
+    Ok((0..RACY_NS).contains(&now_ns.saturating_sub(newest)))
 }
 
 /// The path of a member.

@@ -9,7 +9,7 @@ use crate::ingest::watch::Watch;
 use crate::sources::config::Config;
 use crate::store::archive::ArchiveWriter;
 use crate::store::generation;
-use crate::store::mirror::{MirrorProblem, MirrorWriter};
+use crate::store::mirror::{MirrorProblem, MirrorWriter, refuse_newer};
 
 /// What an index run did.
 #[derive(Debug)]
@@ -63,6 +63,7 @@ pub fn index(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
             Err(e) if e.kind() == ErrorKind::ForeignArchive => return Err(e),
             _ => {}
         }
+        refuse_newer(&root)?;
     }
     let root = Root::open_or_create(env.data_dir())?;
     let free_bytes = root.free_bytes()?;

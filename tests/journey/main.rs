@@ -9,7 +9,9 @@
     missing_debug_implementations
 )]
 
+mod archive_lost;
 mod first_run;
 mod growth;
+mod homes;
 mod moving;
 mod sandbox;

@@ -143,6 +143,12 @@ impl SourceAppend<'_, '_> {
             Place::Version(_) => {
                 if !self.holds_native(at, record)? {
                     self.open[at].held += 1;
+                    // A version shares the position of the record it replaces; where only files
+                    // of other sessions brought that one, there is none yet.
+                    if self.open[at].row.guest_count > 0 && self.only_guest_versions(at, record)? {
+                        self.open[at].row.guest_count -= 1;
+                        self.open[at].row.position_count += 1;
+                    }
                 }
             }
             Place::Copy { key, .. } => {
@@ -193,6 +199,19 @@ impl SourceAppend<'_, '_> {
                 to_i64(occurrence),
                 self.source.id,
             ))
+    }
+
+    /// Whether every version of this record so far comes from a file that is about another session.
+    fn only_guest_versions(&self, at: usize, record: &ParsedRecord) -> rusqlite::Result<bool> {
+        let o = &self.open[at];
+        let main = self
+            .conn
+            .prepare_cached(
+                "SELECT 1 FROM records r JOIN sources s ON s.id=r.source WHERE r.conversation=?1 \
+                 AND r.native_id=?2 AND s.main_session=?3 LIMIT 1",
+            )?
+            .exists((o.row.id, &record.native_id, &o.row.public.native_id))?;
+        Ok(!main)
     }
 
     /// Whether every row with this key comes from a file that is about another session.

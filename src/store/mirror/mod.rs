@@ -36,6 +36,7 @@ mod writer;
 pub use content::ContentReader;
 pub use prefix::begins_with;
 pub use reader::MirrorReader;
+pub use survey::refuse_newer;
 pub use types::{
     Added, CaptureLine, CaptureMeta, GroupMember, Head, MirrorProblem, ProblemKind, Shape,
     SourceIdent, StatGate, VerifySummary,

@@ -25,6 +25,15 @@ pub(super) enum Format {
     Damaged,
 }
 
+/// Refuses a mirror that a later version wrote. Makes and takes nothing, so a writer asks before it
+/// takes its lock.
+///
+/// # Errors
+/// `mirror-too-new`; `io`.
+pub fn refuse_newer(root: &Root) -> Result<()> {
+    format(root).map(drop)
+}
+
 /// Looks at `FORMAT`.
 ///
 /// # Errors

@@ -514,7 +514,10 @@ impl<'l> MirrorWriter<'l> {
     ) -> Result<Added> {
         let grouped = ledger::group_digest(&meta.group);
         let unchanged = state.head.as_ref().is_some_and(|h| {
-            (h.recipe, h.len, h.hash) == (recipe, len, hash) && state.grouped == grouped
+            (h.recipe, h.len, h.hash) == (recipe, len, hash)
+                && state.grouped == grouped
+                // That it holds still now is news, and worth a line.
+                && (meta.moving || !h.moving)
         });
         let seq = if unchanged { state.seq } else { state.seq + 1 };
         let mut pending = self.pending.remove(&ident.key).unwrap_or_else(|| Pending {
