@@ -9,15 +9,14 @@
     missing_debug_implementations
 )]
 
-mod archive_lost;
 mod big;
 mod damage;
 mod first_run;
 mod gates;
 mod growth;
-mod homes;
 mod identity;
 mod moving;
 mod no_archive;
 mod odd_files;
 mod sandbox;
+mod versions;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::context::Context;
-use crate::error::Result;
+use crate::disk::writer_owner;
+use crate::error::{ErrorKind, Result};
 use crate::model::check::ProviderFacts;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
@@ -56,6 +57,7 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
     };
     let mut known = match known(cx) {
         Ok(known) => known,
+        Err(e) if e.kind() == ErrorKind::LockBusy => return busy(&IDS),
         Err(e) => {
             let f = Finding::new(
                 CheckId::SourcesInventory,
@@ -272,6 +274,15 @@ fn report(
 
 const READ: [CheckId; 2] = [CheckId::SourcesParse, CheckId::SourcesLogHealth];
 
+/// What was read, by harness, and the sources whose archived capture no ledger has: how many, and
+/// one of them.
+type Read = (BTreeMap<&'static str, Reading>, (u64, Option<SourceKey>));
+
+/// A writer folds its log in, and takes long.
+fn busy(ids: &[CheckId]) -> Vec<CheckResult> {
+    ids.iter().map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new())).collect()
+}
+
 #[derive(Default)]
 struct Reading {
     pending: u64,
@@ -291,8 +302,8 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
     if !cx.archive_readable {
         return Context::skip(&READ, SkipReason::NoArchive, None);
     }
-    let mut missing: (u64, Option<SourceKey>) = (0, None);
-    let mut read = || -> Result<BTreeMap<&'static str, Reading>> {
+    let read = || -> Result<Read> {
+        let mut behind: Vec<(SourceKey, u64)> = Vec::new();
         let mut by: BTreeMap<&'static str, Reading> = BTreeMap::new();
         let mut done: HashMap<SourceKey, u64> = HashMap::new();
         if let Some(archive) = ArchiveReader::open(root)? {
@@ -326,18 +337,44 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
                     by.entry(head.ident.provider.as_str()).or_default().pending += 1;
                 }
                 // The archive read a capture that the ledger no longer has.
-                if read.is_some_and(|d| d > head.seq) {
-                    missing = (missing.0 + 1, Some(head.ident.key));
+                if let Some(read) = read.filter(|d| *d > head.seq) {
+                    behind.push((head.ident.key, read));
                 }
                 Ok(())
             })?;
-            missing.0 += done.len() as u64;
-            missing.1 = missing.1.or_else(|| done.keys().min().copied());
+            behind.extend(done);
+            behind.sort_unstable();
+            // The derived index may be what is wrong: the ledger itself has the last word.
+            let mut gone = Vec::new();
+            for (key, read) in behind {
+                let mut newest = 0;
+                mirror.captures(key, &mut |line| {
+                    newest = newest.max(line.seq);
+                    Ok(())
+                })?;
+                if newest < read {
+                    gone.push(key);
+                }
+            }
+            return Ok((by, (gone.len() as u64, gone.first().copied())));
         }
-        Ok(by)
+        Ok((by, (0, None)))
     };
-    let by = match read() {
-        Ok(by) => by,
+    let pending = |(by, _): &Read| by.values().any(|r| r.pending > 0);
+    let mut looked = read();
+    // A writer captures first and archives then: while one is at it, this is no finding. One that
+    // ended in between is found out by a second look.
+    let mut writing = false;
+    if looked.as_ref().is_ok_and(pending) {
+        writing = !matches!(writer_owner(root), Ok(None));
+        if !writing {
+            looked = read();
+            writing = !matches!(writer_owner(root), Ok(None));
+        }
+    }
+    let (by, missing) = match looked {
+        Ok(looked) => looked,
+        Err(e) if e.kind() == ErrorKind::LockBusy => return busy(&READ),
         Err(e) => {
             let f = Finding::new(READ[0], "unreadable", Severity::Warn, "", e.message());
             return vec![
@@ -368,7 +405,7 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         if r.pending > 0 {
             let message = format!("{name}: {} sources are captured and not in the archive yet", r.pending);
             // A running writer is between the two; without one they were left behind.
-            let severity = if cx.facts.operation.owner.is_some() { Severity::Info } else { Severity::Warn };
+            let severity = if writing { Severity::Info } else { Severity::Warn };
             parse.push(
                 found(READ[0], "captured-not-archived", severity, r.pending, message)
                     .with_next(Next::Index),

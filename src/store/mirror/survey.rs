@@ -103,8 +103,10 @@ pub(super) fn gap(from: u32, to: u32, report: &mut dyn FnMut(MirrorProblem)) {
 
 /// The highest number of a pack whose header agrees with its name: others may be called anything.
 pub(super) fn newest_sound(root: &Root, packs: &[(u32, u64)]) -> Result<u32> {
-    for (n, len) in packs.iter().rev() {
-        let scan = scan_pack(root, *n, 0, (*len).min(PACK_HEADER), &mut |_, _| Ok(()))?;
+    for (n, _) in packs.iter().rev() {
+        // A torn tail may have been dropped since they were measured.
+        let len = root.file_len(&layout::pack(*n))?.unwrap_or(0);
+        let scan = scan_pack(root, *n, 0, len.min(PACK_HEADER), &mut |_, _| Ok(()))?;
         if scan.header != HeaderState::Foreign {
             return Ok(*n);
         }

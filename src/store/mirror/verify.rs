@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::content::Placed;
-use super::index::SourceRow;
-use super::pack::{self, Event, Loc, PACK_HEADER, Walk};
+use super::index::{PackRow, SourceRow};
+use super::pack::{self, Event, Loc, PACK_HEADER, PACK_TARGET, Walk};
 use super::reader::MirrorReader;
 use super::recipe::Segment;
 use super::record;
@@ -530,7 +530,14 @@ impl Run<'_, '_> {
                         p.object = Some(header.digest);
                         self.report(p);
                     }
-                    index.object(reader, &header.digest, n, offset);
+                    let loc = Loc {
+                        pack: n,
+                        offset,
+                        stored_len: header.stored_len,
+                        plain_len: header.plain_len,
+                        kind: header.kind,
+                    };
+                    index.object(reader, &header.digest, &loc);
                     if self.summary.objects.is_multiple_of(256) && (self.deadline)() {
                         return Ok(false);
                     }
@@ -556,6 +563,7 @@ impl Run<'_, '_> {
             }
         }
         if damage.is_empty() && waiting == 0 {
+            index.pack(reader, n, len);
             return Ok(true);
         }
         let newest = reader.lens.last().is_some_and(|l| l.0 == n);
@@ -620,12 +628,41 @@ struct Compare {
 }
 
 impl Compare {
-    fn object(&mut self, reader: &MirrorReader<'_>, digest: &Digest, n: u32, offset: u64) {
+    /// The row of a pack that is whole up to its length.
+    fn pack(&mut self, reader: &MirrorReader<'_>, n: u32, len: u64) {
+        let Some(index) = &reader.index else {
+            return;
+        };
+        let expected = PackRow {
+            n,
+            verified_len: len,
+            file_len: len,
+            closed: len >= PACK_TARGET,
+        };
+        match index.packs() {
+            Ok(rows) => match rows.iter().find(|r| r.n == n) {
+                // What a writer added since is read again.
+                Some(row) if row.file_len < len && row.verified_len <= row.file_len => {}
+                Some(row) if *row == expected => {}
+                None if reader.behind => {}
+                _ => self.wrong = Some(format!("the derived index has other lengths for pack {n}")),
+            },
+            Err(e) => self.wrong = Some(e.message().to_owned()),
+        }
+    }
+
+    fn object(&mut self, reader: &MirrorReader<'_>, digest: &Digest, at: &Loc) {
         let Some(index) = &reader.index else {
             return;
         };
         match index.object(digest) {
-            Ok(Some(loc)) if (loc.pack, loc.offset) == (n, offset) => self.hits += 1,
+            Ok(Some(loc)) if loc == *at => self.hits += 1,
+            Ok(Some(loc)) if (loc.pack, loc.offset) == (at.pack, at.offset) => {
+                self.hits += 1;
+                self.wrong = Some(format!(
+                    "the derived index has other lengths for object {digest}"
+                ));
+            }
             // Stored twice: the other record counts.
             Ok(Some(_)) => {}
             Ok(None) if reader.behind => {}
