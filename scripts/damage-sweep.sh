@@ -7,8 +7,8 @@
 #                                       undamaged runs, 2,000 and more damages to files
 #
 # Exits 0 when nothing was undetected and nothing sound was called damaged; the full output of a
-# failed run is printed. Knobs: CASS_DAMAGE_FLIPS, _WAL_FLIPS, _SOUND, _FILES,
-# _INDEX_FLIPS, _HEAL, _BUSY.
+# failed run is printed. Knobs: CASS_DAMAGE_FLIPS, _WAL_FLIPS, _INDEX_FLIPS, _SOUND, _FILES, _HEAL,
+# _BUSY.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C

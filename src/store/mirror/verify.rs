@@ -106,12 +106,7 @@ impl Run<'_, '_> {
             }
         }
         if let Some((kind, why)) = self.reader.index_fault() {
-            self.report(problem(
-                kind,
-                layout::MIRROR_INDEX_DB,
-                None,
-                why,
-            ));
+            self.report(problem(kind, layout::MIRROR_INDEX_DB, None, why));
         }
         Ok(true)
     }
