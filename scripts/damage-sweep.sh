@@ -7,7 +7,8 @@
 #                                       undamaged runs, 2,000 and more damages to files
 #
 # Exits 0 when nothing was undetected and nothing sound was called damaged; the full output of a
-# failed run is printed. Knobs: CASS_DAMAGE_FLIPS, _WAL_FLIPS, _SOUND, _FILES, _HEAL, _BUSY.
+# failed run is printed. Knobs: CASS_DAMAGE_FLIPS, _WAL_FLIPS, _INDEX_FLIPS, _SOUND, _FILES, _HEAL,
+# _BUSY.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -19,6 +20,7 @@ case ${1:-ci} in
     export CASS_DAMAGE_WAL_FLIPS=${CASS_DAMAGE_WAL_FLIPS:-4000}
     export CASS_DAMAGE_SOUND=${CASS_DAMAGE_SOUND:-1000}
     export CASS_DAMAGE_FILES=${CASS_DAMAGE_FILES:-60}
+    export CASS_DAMAGE_INDEX_FLIPS=${CASS_DAMAGE_INDEX_FLIPS:-3000}
     export CASS_DAMAGE_HEAL=${CASS_DAMAGE_HEAL:-10}
     export CASS_DAMAGE_BUSY=${CASS_DAMAGE_BUSY:-300}
     ;;

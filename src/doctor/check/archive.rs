@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use super::context::{ArchivePlace, Context};
 use super::ledger;
 use crate::error::{Error, ErrorKind};
-use crate::model::finding::{
-    CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason,
-};
+use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::store::archive::{ArchiveFinding, ArchiveReader, FindingKind, verify_deep};
 use crate::store::{attestation, layout};
 
-const OPEN: [CheckId; 3] =
-    [CheckId::ArchiveOpen, CheckId::ArchiveSchema, CheckId::ArchiveCommits];
+const OPEN: [CheckId; 3] = [
+    CheckId::ArchiveOpen,
+    CheckId::ArchiveSchema,
+    CheckId::ArchiveCommits,
+];
 const DEEP: [CheckId; 2] = [CheckId::ArchiveIntegrity, CheckId::ArchiveRows];
 
 /// Opens the archive the way every reading command does, and compares the end of its commit chain
@@ -61,14 +62,26 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
             let mut found = Vec::new();
             if a.wal_bytes.is_some_and(|n| n > 0) {
                 let message = "committed rows wait in the WAL; they are read and counted";
-                found.push(Finding::new(OPEN[0], "wal-pending", Severity::Info, subject, message));
+                found.push(Finding::new(
+                    OPEN[0],
+                    "wal-pending",
+                    Severity::Info,
+                    subject,
+                    message,
+                ));
             }
             let mut schema = Vec::new();
             if !ours {
                 cx.archive_damaged = true;
                 cx.schema_reported = true;
                 let what = "the schema text is not the one this version writes";
-                schema.push(Finding::new(OPEN[1], "schema-text-changed", Severity::Error, "sqlite_schema", what));
+                schema.push(Finding::new(
+                    OPEN[1],
+                    "schema-text-changed",
+                    Severity::Error,
+                    "sqlite_schema",
+                    what,
+                ));
             }
             let commits = ledger::commits(cx, &reader, head, end);
             vec![
@@ -95,7 +108,13 @@ fn refused(cx: &mut Context, e: &Error, subject: &str) -> Vec<CheckResult> {
     cx.archive_looked = judged;
     cx.archive_damaged = judged;
     cx.archive_unreadable = !judged;
-    let f = vec![Finding::new(OPEN[0], code, Severity::Error, subject, e.message())];
+    let f = vec![Finding::new(
+        OPEN[0],
+        code,
+        Severity::Error,
+        subject,
+        e.message(),
+    )];
     vec![
         if judged {
             CheckResult::ran(OPEN[0], f)
@@ -109,7 +128,9 @@ fn refused(cx: &mut Context, e: &Error, subject: &str) -> Vec<CheckResult> {
 
 /// A writer folds its log into the archive, and takes long.
 fn busy(ids: &[CheckId]) -> Vec<CheckResult> {
-    ids.iter().map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new())).collect()
+    ids.iter()
+        .map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new()))
+        .collect()
 }
 
 /// SQLite's own check beside every row hash, sum and link. Only with `--deep`.
@@ -120,7 +141,12 @@ pub(super) fn deep(cx: &mut Context) -> Vec<CheckResult> {
     if let Ok(Some(last)) = attestation::newest(root) {
         cx.facts.attestation = Some(last);
     }
-    let last = cx.facts.attestation.as_ref().filter(|a| a.clean).map(|a| a.at_ms);
+    let last = cx
+        .facts
+        .attestation
+        .as_ref()
+        .filter(|a| a.clean)
+        .map(|a| a.at_ms);
     match cx.place {
         ArchivePlace::None => return Context::skip(&DEEP, SkipReason::NoArchive, None),
         ArchivePlace::Lost => return Context::skip(&DEEP, SkipReason::Blocked, None),
@@ -132,7 +158,10 @@ pub(super) fn deep(cx: &mut Context) -> Vec<CheckResult> {
         }
         ArchivePlace::Generation(_) => {}
     }
-    let mut damage = Damage { schema_known: cx.schema_reported, ..Damage::default() };
+    let mut damage = Damage {
+        schema_known: cx.schema_reported,
+        ..Damage::default()
+    };
     let verified = verify_deep(root, &|| cx.should_stop(), &mut |f| damage.add(&f));
     match verified {
         Ok(None) => Context::skip(&DEEP, SkipReason::NoArchive, None),
@@ -141,7 +170,10 @@ pub(super) fn deep(cx: &mut Context) -> Vec<CheckResult> {
             cx.archive_damaged |= !integrity.is_empty() || !rows.is_empty();
             cx.archive_verified = summary.complete && integrity.is_empty() && rows.is_empty();
             if summary.complete {
-                vec![CheckResult::ran(DEEP[0], integrity), CheckResult::ran(DEEP[1], rows)]
+                vec![
+                    CheckResult::ran(DEEP[0], integrity),
+                    CheckResult::ran(DEEP[1], rows),
+                ]
             } else {
                 vec![
                     CheckResult::unknown(DEEP[0], cx.stop_reason(), integrity),
@@ -197,11 +229,29 @@ impl Damage {
                 FindingKind::Integrity => ("integrity", DEEP[0]),
                 FindingKind::Unreadable => ("table-unreadable", DEEP[0]),
             };
-            let place = if table.is_empty() { String::new() } else { format!("{table}: ") };
-            let more = if count > 1 { format!(" (the first of {count})") } else { String::new() };
-            let f = Finding::new(id, code, Severity::Error, table, format!("{place}{first}{more}"))
-                .with_count(count);
-            if id == DEEP[0] { integrity.push(f) } else { rows.push(f) }
+            let place = if table.is_empty() {
+                String::new()
+            } else {
+                format!("{table}: ")
+            };
+            let more = if count > 1 {
+                format!(" (the first of {count})")
+            } else {
+                String::new()
+            };
+            let f = Finding::new(
+                id,
+                code,
+                Severity::Error,
+                table,
+                format!("{place}{first}{more}"),
+            )
+            .with_count(count);
+            if id == DEEP[0] {
+                integrity.push(f)
+            } else {
+                rows.push(f)
+            }
         }
         (integrity, rows)
     }

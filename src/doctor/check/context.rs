@@ -133,6 +133,8 @@ impl Context {
 
     /// The same result, "skipped", for several checks.
     pub(super) fn skip(ids: &[CheckId], reason: SkipReason, last: Option<i64>) -> Vec<CheckResult> {
-        ids.iter().map(|id| CheckResult::skipped(*id, reason, last)).collect()
+        ids.iter()
+            .map(|id| CheckResult::skipped(*id, reason, last))
+            .collect()
     }
 }

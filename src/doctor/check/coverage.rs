@@ -2,9 +2,7 @@
 //! believed if a repair were planned now.
 
 use super::context::{ArchivePlace, Context};
-use crate::model::finding::{
-    CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason,
-};
+use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
 use crate::model::verdict::{AuthorityLevel, CoverageRisk};
 use crate::store::layout;
@@ -19,30 +17,50 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
     let none_made = cx.place == ArchivePlace::None;
     let archive = (cx.archive_looked || none_made)
         .then_some(cx.archive_readable && !cx.archive_damaged && !cx.commits_lost);
-    let mirror = (cx.mirror_looked || cx.mirror_damaged)
-        .then_some(cx.mirror_present && !cx.mirror_damaged);
+    let mirror =
+        (cx.mirror_looked || cx.mirror_damaged).then_some(cx.mirror_present && !cx.mirror_damaged);
     authority(cx, archive, mirror);
 
     let (mut promises, mut sole) = (Vec::new(), Vec::new());
     let (Some(archive), Some(mirror)) = (archive, mirror) else {
         cx.facts.coverage.status = CoverageRisk::Unknown;
-        let reason = if cx.should_stop() { cx.stop_reason() } else { UnknownReason::Unreadable };
-        return IDS.iter().map(|id| CheckResult::unknown(*id, reason, Vec::new())).collect();
+        let reason = if cx.should_stop() {
+            cx.stop_reason()
+        } else {
+            UnknownReason::Unreadable
+        };
+        return IDS
+            .iter()
+            .map(|id| CheckResult::unknown(*id, reason, Vec::new()))
+            .collect();
     };
     if let (count @ 1.., Some(key)) = cx.captures_missing {
         let message = "the archive read captures that the mirror's ledgers no longer have";
         promises.push(
-            Finding::new(IDS[0], "capture-missing", Severity::Error, key.to_string(), message)
-                .with_count(count)
-                .with_next(Next::MirrorVerifyDeep),
+            Finding::new(
+                IDS[0],
+                "capture-missing",
+                Severity::Error,
+                key.to_string(),
+                message,
+            )
+            .with_count(count)
+            .with_next(Next::MirrorVerifyDeep),
         );
     }
     cx.facts.coverage.status = if archive {
         if !mirror {
-            let message = "the sessions are held by the archive's rows alone: the mirror is gone or damaged";
+            let message =
+                "the sessions are held by the archive's rows alone: the mirror is gone or damaged";
             sole.push(
-                Finding::new(IDS[1], "archive-only", Severity::Warn, layout::MIRROR, message)
-                    .with_next(Next::IndexFull),
+                Finding::new(
+                    IDS[1],
+                    "archive-only",
+                    Severity::Warn,
+                    layout::MIRROR,
+                    message,
+                )
+                .with_next(Next::IndexFull),
             );
             cx.facts.coverage.archive_only = cx.facts.coverage.conversations.unwrap_or(0);
             CoverageRisk::ArchiveOnly
@@ -55,38 +73,64 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
         }
     } else if none_made {
         // Captured and not archived yet: nothing was promised beyond the mirror.
-        if mirror { CoverageRisk::Ok } else { CoverageRisk::Unknown }
+        if mirror {
+            CoverageRisk::Ok
+        } else {
+            CoverageRisk::Unknown
+        }
     } else if mirror {
         let message = "the archive does not hold what was promised; the captures in the mirror do";
         promises.push(
-            Finding::new(IDS[0], "held-by-mirror", Severity::Warn, layout::GENERATIONS, message)
-                .with_next(Next::MirrorVerifyDeep),
+            Finding::new(
+                IDS[0],
+                "held-by-mirror",
+                Severity::Warn,
+                layout::GENERATIONS,
+                message,
+            )
+            .with_next(Next::MirrorVerifyDeep),
         );
         CoverageRisk::Unknown
     } else if cx.archive_readable {
         let message = "the only readable holder is the damaged archive itself";
         let count = cx.facts.coverage.conversations.unwrap_or(1).max(1);
         sole.push(
-            Finding::new(IDS[1], "sole-copy", Severity::Error, layout::GENERATIONS, message)
-                .with_count(count),
+            Finding::new(
+                IDS[1],
+                "sole-copy",
+                Severity::Error,
+                layout::GENERATIONS,
+                message,
+            )
+            .with_count(count),
         );
         cx.facts.coverage.sole_copy = count;
         CoverageRisk::SoleCopy
     } else {
         let message = "neither the archive nor the mirror can be read: what was promised has no verified holder";
-        promises.push(Finding::new(IDS[0], "loss-suspected", Severity::Error, ".", message));
+        promises.push(Finding::new(
+            IDS[0],
+            "loss-suspected",
+            Severity::Error,
+            ".",
+            message,
+        ));
         CoverageRisk::LossSuspected
     };
-    vec![CheckResult::ran(IDS[0], promises), CheckResult::ran(IDS[1], sole)]
+    vec![
+        CheckResult::ran(IDS[0], promises),
+        CheckResult::ran(IDS[1], sole),
+    ]
 }
 
 /// Verified readability first, then class. `None`: not looked at.
 fn authority(cx: &mut Context, archive: Option<bool>, mirror: Option<bool>) {
     let sources = cx.facts.providers.iter().any(|p| p.sources > 0);
     let (level, reason) = match (archive, mirror) {
-        (Some(true), _) if cx.archive_verified => {
-            (AuthorityLevel::VerifiedArchive, "every row was verified in this run")
-        }
+        (Some(true), _) if cx.archive_verified => (
+            AuthorityLevel::VerifiedArchive,
+            "every row was verified in this run",
+        ),
         (Some(true), _) if cx.commits_agree && !cx.request.deep => (
             AuthorityLevel::VerifiedArchive,
             "it opens, and its last commit is the one that the coverage ledger promises",
@@ -95,7 +139,10 @@ fn authority(cx: &mut Context, archive: Option<bool>, mirror: Option<bool>) {
             AuthorityLevel::Unknown,
             "the archive opens; whether it is complete was not verified",
         ),
-        (None, _) => (AuthorityLevel::Unknown, "the archive could not be looked at"),
+        (None, _) => (
+            AuthorityLevel::Unknown,
+            "the archive could not be looked at",
+        ),
         (Some(false), Some(true)) if cx.mirror_verified => (
             AuthorityLevel::VerifiedMirror,
             "every byte of the mirror was verified in this run; the archive is not usable",
@@ -109,9 +156,10 @@ fn authority(cx: &mut Context, archive: Option<bool>, mirror: Option<bool>) {
             AuthorityLevel::Salvage,
             "the archive is damaged and there is no sound mirror",
         ),
-        (Some(false), Some(false)) if sources => {
-            (AuthorityLevel::LiveSource, "only the harnesses' own files can be read")
-        }
+        (Some(false), Some(false)) if sources => (
+            AuthorityLevel::LiveSource,
+            "only the harnesses' own files can be read",
+        ),
         (Some(false), Some(false)) => (AuthorityLevel::None, "nothing can be read"),
     };
     cx.facts.authority.level = level;

@@ -15,7 +15,10 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
         return Context::skip(&[id], SkipReason::NoArchive, None);
     };
     let error = |code, subject: &str, message: String| {
-        vec![CheckResult::ran(id, vec![Finding::new(id, code, Severity::Error, subject, message)])]
+        vec![CheckResult::ran(
+            id,
+            vec![Finding::new(id, code, Severity::Error, subject, message)],
+        )]
     };
     match generation::locate(root) {
         Ok(Live::Present(live)) => {
@@ -40,7 +43,11 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 }
                 Err(e) => {
                     cx.place = ArchivePlace::Lost;
-                    return error("current-unreadable", layout::GENERATIONS, e.message().to_owned());
+                    return error(
+                        "current-unreadable",
+                        layout::GENERATIONS,
+                        e.message().to_owned(),
+                    );
                 }
             }
             if !mirror {
@@ -48,8 +55,14 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 return Context::skip(&[id], SkipReason::NoArchive, None);
             }
             let message = "sources are captured and no archive was made of them yet";
-            let f = Finding::new(id, "archive-not-built", Severity::Warn, layout::MIRROR, message)
-                .with_next(Next::Index);
+            let f = Finding::new(
+                id,
+                "archive-not-built",
+                Severity::Warn,
+                layout::MIRROR,
+                message,
+            )
+            .with_next(Next::Index);
             vec![CheckResult::ran(id, vec![f])]
         }
         Err(e) => {
@@ -70,7 +83,13 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 ErrorKind::PermissionDenied => {
                     cx.place = ArchivePlace::Lost;
                     cx.archive_unreadable = true;
-                    let f = Finding::new(id, "archive-unreadable", Severity::Error, layout::CURRENT, message);
+                    let f = Finding::new(
+                        id,
+                        "archive-unreadable",
+                        Severity::Error,
+                        layout::CURRENT,
+                        message,
+                    );
                     vec![CheckResult::unknown(id, UnknownReason::Unreadable, vec![f])]
                 }
                 ErrorKind::ArchiveMissing => {

@@ -47,8 +47,7 @@ pub(super) fn commits(
         }
         Ok(None) if head.commit == 0 => cx.commits_agree = true,
         Ok(None) => {
-            let message =
-                "the coverage ledger is gone or empty; the next index writes it anew from the archive";
+            let message = "the coverage ledger is gone or empty; the next index writes it anew from the archive";
             found.push(finding("ledger-missing", Severity::Error, message).with_next(Next::Index));
         }
         Err(e) => found.push(finding("ledger-damaged", Severity::Error, e.message())),

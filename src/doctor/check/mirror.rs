@@ -2,9 +2,7 @@
 
 use super::context::Context;
 use crate::error::ErrorKind;
-use crate::model::finding::{
-    CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason,
-};
+use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
 use crate::model::verdict::MirrorState;
 use crate::store::layout;
@@ -36,7 +34,11 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
                     .collect();
             }
             let message = e.message().to_owned();
-            let code = if e.kind() == ErrorKind::MirrorTooNew { "mirror-too-new" } else { "unreadable" };
+            let code = if e.kind() == ErrorKind::MirrorTooNew {
+                "mirror-too-new"
+            } else {
+                "unreadable"
+            };
             let subject = match e.kind() {
                 ErrorKind::MirrorTooNew | ErrorKind::UnsafeTarget => layout::MIRROR_FORMAT,
                 _ => layout::MIRROR,
@@ -62,8 +64,16 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
         let mut on_problem = |p: MirrorProblem| {
             let f = finding(&p);
             worst = worst.max(f.severity);
-            let list = if f.id == CheckId::MirrorLedgers { &mut ledgers } else { &mut objects };
-            if list.len() < KEPT { list.push(f) } else { over += 1 }
+            let list = if f.id == CheckId::MirrorLedgers {
+                &mut ledgers
+            } else {
+                &mut objects
+            };
+            if list.len() < KEPT {
+                list.push(f)
+            } else {
+                over += 1
+            }
         };
         reader.verify(deep, &mut deadline, &mut on_problem)
     };
@@ -84,7 +94,13 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
         Err(e) => {
             cx.facts.mirror.status = MirrorState::Unknown;
             cx.mirror_damaged = true;
-            ledgers.push(Finding::new(IDS[0], "unreadable", Severity::Error, "raw-mirror", e.message()));
+            ledgers.push(Finding::new(
+                IDS[0],
+                "unreadable",
+                Severity::Error,
+                "raw-mirror",
+                e.message(),
+            ));
             return vec![
                 CheckResult::unknown(IDS[0], UnknownReason::Unreadable, ledgers),
                 CheckResult::unknown(IDS[1], UnknownReason::Unreadable, objects),

@@ -27,7 +27,8 @@ fn unnamed(root: &Root, id: &GenerationId) -> Error {
         ErrorKind::ArchiveMissing,
         format!(
             "{} holds an archive, and neither CURRENT nor the coverage ledger is there to name it",
-            root.full(&format!("{}/{id}", layout::GENERATIONS)).display()
+            root.full(&format!("{}/{id}", layout::GENERATIONS))
+                .display()
         ),
     )
     .with_hint("Nothing was written to it; captures go on. Look at what is left.")
@@ -269,7 +270,9 @@ impl<'l> ArchiveWriter<'l> {
     /// `archive-corrupt`, `io`.
     pub fn parsed_seqs(&self) -> Result<HashMap<SourceKey, u64>> {
         let read = || -> rusqlite::Result<HashMap<SourceKey, u64>> {
-            let mut statement = self.conn.prepare("SELECT source_key, parsed_seq FROM sources")?;
+            let mut statement = self
+                .conn
+                .prepare("SELECT source_key, parsed_seq FROM sources")?;
             let rows = statement.query_map([], |r| Ok((SourceKey(r.get(0)?), get_u64(r, 1)?)))?;
             rows.collect()
         };
@@ -510,7 +513,11 @@ pub(super) fn chain(prev: &Digest, number: u64, body: &Digest) -> Digest {
 }
 
 /// The coverage line of commit `number`, from its rows.
-pub(super) fn commit_line(conn: &Connection, generation: &Generation, number: u64) -> Result<CommitLine> {
+pub(super) fn commit_line(
+    conn: &Connection,
+    generation: &Generation,
+    number: u64,
+) -> Result<CommitLine> {
     let n = i64::try_from(number).unwrap_or(i64::MAX);
     let read = || -> rusqlite::Result<CommitLine> {
         let head = conn

@@ -167,6 +167,28 @@ impl Index {
         Ok(Some(index))
     }
 
+    /// Whether the schema text is the one this version writes; SQLite keeps it as it was given.
+    pub(super) fn schema_is_ours(&self) -> Result<bool> {
+        let read = || -> rusqlite::Result<bool> {
+            let mut statement = self
+                .conn
+                .prepare("SELECT sql, name, tbl_name FROM sqlite_schema WHERE sql IS NOT NULL")?;
+            let mut rows = statement.query([])?;
+            let mut tables = 0;
+            while let Some(row) = rows.next()? {
+                tables += 1;
+                let sql: String = row.get(0)?;
+                let (name, of): (String, String) = (row.get(1)?, row.get(2)?);
+                let begin = format!("CREATE TABLE {name}(");
+                if name != of || !sql.starts_with(&begin) || !SCHEMA.contains(&sql) {
+                    return Ok(false);
+                }
+            }
+            Ok(tables == SCHEMA.matches("CREATE TABLE").count())
+        };
+        self.sql("read", read())
+    }
+
     pub(super) fn connection(&self) -> &Connection {
         &self.conn
     }

@@ -85,7 +85,9 @@ impl<'r> MirrorReader<'r> {
             Ok(Some(index)) => reader.adopt(index)?,
             Ok(None) => reader.without_index(STALE, "the derived index is missing"),
             // One of another version is made again like one that is missing.
-            Err(e) if e.kind() == ErrorKind::Unsupported => reader.without_index(STALE, e.message()),
+            Err(e) if e.kind() == ErrorKind::Unsupported => {
+                reader.without_index(STALE, e.message())
+            }
             Err(e) => reader.without_index(WRONG, e.message()),
         }
         Ok(Some(reader))
@@ -116,7 +118,10 @@ impl<'r> MirrorReader<'r> {
             }
         }
         if !self.lost.is_empty() {
-            self.without_index(STALE, "the derived index knows packs that are missing or were longer");
+            self.without_index(
+                STALE,
+                "the derived index knows packs that are missing or were longer",
+            );
             return Ok(());
         }
         for (n, len) in &self.lens {

@@ -96,7 +96,10 @@ pub(super) fn gap(from: u32, to: u32, report: &mut dyn FnMut(MirrorProblem)) {
             ProblemKind::Pack,
             layout::pack(named),
             None,
-            format!("{} packs from this one on are missing, or the next one has a wrong name", to - named),
+            format!(
+                "{} packs from this one on are missing, or the next one has a wrong name",
+                to - named
+            ),
         ));
     }
 }

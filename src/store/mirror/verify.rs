@@ -106,12 +106,7 @@ impl Run<'_, '_> {
             }
         }
         if let Some((kind, why)) = self.reader.index_fault() {
-            self.report(problem(
-                kind,
-                layout::MIRROR_INDEX_DB,
-                None,
-                why,
-            ));
+            self.report(problem(kind, layout::MIRROR_INDEX_DB, None, why));
         }
         Ok(true)
     }
@@ -481,7 +476,8 @@ impl Run<'_, '_> {
             let sound = open
                 .connection()
                 .query_row("PRAGMA integrity_check(1)", [], |r| r.get::<_, String>(0))
-                .is_ok_and(|answer| answer == "ok");
+                .is_ok_and(|answer| answer == "ok")
+                && open.schema_is_ours().unwrap_or(false);
             let count = open.object_count();
             if !sound {
                 index.wrong = Some("the derived index is damaged".to_owned());
