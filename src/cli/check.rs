@@ -71,7 +71,10 @@ fn record(ctx: &Context, checked: &mut Checked) -> Result<()> {
         .count();
     let unsure = checked.timed_out
         || checked.interrupted.is_some()
-        || checked.results.iter().any(|r| matches!(r.outcome, CheckOutcome::Unknown { .. }));
+        || checked
+            .results
+            .iter()
+            .any(|r| matches!(r.outcome, CheckOutcome::Unknown { .. }));
     let a = &checked.facts.archive;
     let attestation = Attestation {
         format: 1,

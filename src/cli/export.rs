@@ -43,7 +43,10 @@ fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody>
     let session = place::session(&archive, &args.id)?;
     let mirror = place::mirror(root)?;
     let files = session_files(&archive, &mirror, &session)?;
-    let folder = args.output.clone().unwrap_or_else(|| PathBuf::from(&session.id));
+    let folder = args
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(&session.id));
     let folder = std::path::absolute(&folder).unwrap_or(folder);
     let mut body = ExportBody {
         id: session.id,
@@ -61,7 +64,13 @@ fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody>
         }
         let content = mirror.open_content(file.capture.recipe, file.capture.len)?;
         let promised = &file.capture;
-        hand_out(content, &target, promised.len, promised.hash, &ctx.interrupt)?;
+        hand_out(
+            content,
+            &target,
+            promised.len,
+            promised.hash,
+            &ctx.interrupt,
+        )?;
         body.bytes_total += file.capture.len;
         body.files.push(ExportedFile {
             path: PathText::new(&target),
@@ -90,10 +99,12 @@ fn names(files: &[SessionFile]) -> Vec<PathBuf> {
     plain
         .iter()
         .zip(files)
-        .map(|(name, file)| match plain.iter().filter(|n| *n == name).count() {
-            1 => name.clone(),
-            _ => PathBuf::from(file.source.key.to_string()).join(name),
-        })
+        .map(
+            |(name, file)| match plain.iter().filter(|n| *n == name).count() {
+                1 => name.clone(),
+                _ => PathBuf::from(file.source.key.to_string()).join(name),
+            },
+        )
         .collect()
 }
 
@@ -121,7 +132,10 @@ fn json_file(ctx: &Context, args: &ExportArgs, file: &Path) -> Result<Report<Exp
     let id = sink.id().to_owned();
     let failed = |e: std::io::Error| Error::io("write", &target, e);
     let (buffer, bytes, digest) = sink.end(None, &ctx.site).map_err(failed)?;
-    buffer.into_inner().map_err(|e| failed(e.into_error()))?.publish()?;
+    buffer
+        .into_inner()
+        .map_err(|e| failed(e.into_error()))?
+        .publish()?;
     let path = PathText::new(&target);
     Ok(Report::ok(ExportBody {
         id,

@@ -160,7 +160,12 @@ mod tests {
             native_id: None,
             native_parent: None,
             superseded: false,
-            locator: Locator { source: "k".into(), seq: 1, offset: 0, len: 1 },
+            locator: Locator {
+                source: "k".into(),
+                seq: 1,
+                offset: 0,
+                len: 1,
+            },
         }
     }
 

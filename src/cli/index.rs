@@ -19,7 +19,10 @@ pub(super) fn run(ctx: &Context, args: &IndexArgs) -> Result<Report<IndexBody>> 
 }
 
 fn core(ctx: &Context, args: &IndexArgs) -> Result<(IndexBody, Option<Error>)> {
-    let watch = Watch { progress: &ctx.progress, interrupt: &ctx.interrupt };
+    let watch = Watch {
+        progress: &ctx.progress,
+        interrupt: &ctx.interrupt,
+    };
     let mut outcome = index(&ctx.env, args.full, watch)?;
     let mut error = outcome.archive_error.take();
     if let Some(signal) = ctx.interrupt.pending().filter(|_| outcome.stopped()) {
@@ -30,7 +33,10 @@ fn core(ctx: &Context, args: &IndexArgs) -> Result<(IndexBody, Option<Error>)> {
         error = Some(
             Error::new(
                 ErrorKind::SourcesFailed,
-                format!("{} could not be read", count(to_u64(failed), "source", "sources")),
+                format!(
+                    "{} could not be read",
+                    count(to_u64(failed), "source", "sources")
+                ),
             )
             .with_hint("The others are safe; see failures, then run the command again."),
         );

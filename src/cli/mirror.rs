@@ -155,13 +155,22 @@ fn get_core(
         None => (line.recipe, line.len, line.hash),
         Some(name) => {
             let m = line.group.iter().find(|m| m.name == *name).ok_or_else(|| {
-                gone(format!("capture {seq} of {} has no {name}", source.path.display()))
+                gone(format!(
+                    "capture {seq} of {} has no {name}",
+                    source.path.display()
+                ))
             })?;
             (m.recipe, m.len, m.hash)
         }
     };
     let target = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
-    hand_out(mirror.open_content(recipe, len)?, &target, len, hash, &ctx.interrupt)?;
+    hand_out(
+        mirror.open_content(recipe, len)?,
+        &target,
+        len,
+        hash,
+        &ctx.interrupt,
+    )?;
     Ok(MirrorGetBody {
         source: MirrorSource::from(&source),
         seq,

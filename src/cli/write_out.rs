@@ -41,12 +41,16 @@ pub(super) fn hand_out(
             }
         };
         hasher.update(&buf[..n]);
-        out.write_all(&buf[..n]).map_err(|e| Error::io("write", target, e))?;
+        out.write_all(&buf[..n])
+            .map_err(|e| Error::io("write", target, e))?;
     }
     if hasher.count() != len || Digest::from(hasher.finalize()) != hash {
         return Err(Error::new(
             ErrorKind::VerifyFailed,
-            format!("the capture for {} is not what its ledger promises", target.display()),
+            format!(
+                "the capture for {} is not what its ledger promises",
+                target.display()
+            ),
         )
         .with_hint("Verify the mirror.")
         .with_hint_argv(["cass", "mirror", "verify", "--deep"]));

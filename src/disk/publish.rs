@@ -11,23 +11,22 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Makes a folder and those above it; each new entry is synced in its parent.
 pub(super) fn create_dir(root: &Root, rel: &str) -> Result<()> {
-        let mut done = String::new();
-        for part in rel.split('/').filter(|p| !p.is_empty()) {
-            if !done.is_empty() {
-                done.push('/');
-            }
-            done.push_str(part);
-            let (dir, name) = root
-                .parent(&done)
-                .map_err(|e| root.failed("open", &done, e))?;
-            match rustix::fs::mkdirat(&dir, name, DIR_MODE) {
-                Ok(()) => rustix::fs::fsync(&dir).map_err(|e| root.failed("sync", &done, e))?,
-                Err(Errno::EXIST) => {}
-                Err(e) => return Err(root.failed("create", &done, e)),
-            }
+    let mut done = String::new();
+    for part in rel.split('/').filter(|p| !p.is_empty()) {
+        if !done.is_empty() {
+            done.push('/');
         }
-        Ok(())
-
+        done.push_str(part);
+        let (dir, name) = root
+            .parent(&done)
+            .map_err(|e| root.failed("open", &done, e))?;
+        match rustix::fs::mkdirat(&dir, name, DIR_MODE) {
+            Ok(()) => rustix::fs::fsync(&dir).map_err(|e| root.failed("sync", &done, e))?,
+            Err(Errno::EXIST) => {}
+            Err(e) => return Err(root.failed("create", &done, e)),
+        }
+    }
+    Ok(())
 }
 
 /// Publishes `bytes` under `rel`: whole or not at all, durable when this returns. With `over` it
@@ -68,4 +67,3 @@ pub(super) fn publish(root: &Root, rel: &str, bytes: &[u8], over: bool) -> Resul
     }
     rustix::fs::fsync(&dir).map_err(|e| root.failed("sync folder of", rel, e))
 }
-

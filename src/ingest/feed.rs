@@ -15,8 +15,8 @@ use crate::ingest::capture::{CaptureOutcome, Problem};
 use crate::ingest::parse::{self, SourceName};
 use crate::ingest::watch::Watch;
 use crate::model::provider::Provider;
-use crate::model::source::SourceKey;
 use crate::model::record::{Disposition, Piece, ResumePoint};
+use crate::model::source::SourceKey;
 use crate::sources::walk::{FileUse, usage};
 use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
 use crate::store::coverage::CommitLine;
@@ -115,7 +115,10 @@ pub fn feed(
     let is_read = |key: SourceKey, seq: u64| parsed.get(&key).is_some_and(|done| *done >= seq);
     // When nothing was captured, what the capture run saw of the mirror still holds.
     let pending = if capture.captured.is_empty()
-        && capture.sessions.iter().all(|(key, seq)| is_read(*key, *seq))
+        && capture
+            .sessions
+            .iter()
+            .all(|(key, seq)| is_read(*key, *seq))
     {
         Vec::new()
     } else {
@@ -124,7 +127,11 @@ pub fn feed(
     watch.progress.phase("archive", Some(pending.len() as u64));
     // A first index has thousands of small sources: one sync for many of them. What a power cut
     // then takes was never acknowledged, and is read again from its captures.
-    archive.acknowledge_every(if pending.len() > MANY { BATCH_COMMITS } else { 1 })?;
+    archive.acknowledge_every(if pending.len() > MANY {
+        BATCH_COMMITS
+    } else {
+        1
+    })?;
     for source in pending {
         if watch.interrupt.pending().is_some() {
             out.stopped = true;
@@ -141,8 +148,9 @@ pub fn feed(
                     if let Some(line) = run(env, mirror, archive, &job, &mut out)? {
                         touched.extend(line.conversations.into_iter().map(|(id, ..)| id));
                     }
-                    by.entry(job.ident.provider.as_str()).or_insert((job.ident.provider, 0)).1 +=
-                        out.messages - before;
+                    by.entry(job.ident.provider.as_str())
+                        .or_insert((job.ident.provider, 0))
+                        .1 += out.messages - before;
                 }
             }
             Err(e) if of_the_source(&e) => out.problems.push(problem(&source.ident, &e)),
@@ -175,12 +183,23 @@ fn pending(
 ) -> Result<Vec<Pending>> {
     let mut pending = Vec::new();
     mirror.for_each_head(&mut |head: Head| {
-        let Head { ident, seq, at_ms, len, .. } = head;
+        let Head {
+            ident,
+            seq,
+            at_ms,
+            len,
+            ..
+        } = head;
         if usage(ident.provider, &ident.path) != Some(FileUse::Session) {
             return Ok(());
         }
         if !is_read(ident.key, seq) {
-            pending.push(Pending { at_ms, ident, seq, len });
+            pending.push(Pending {
+                at_ms,
+                ident,
+                seq,
+                len,
+            });
         }
         Ok(())
     })?;
@@ -246,8 +265,11 @@ fn extends(mirror: &mut MirrorWriter<'_>, old: &CaptureLine, new: &CaptureLine) 
 }
 
 fn unreadable(line: &CaptureLine, e: std::io::Error) -> Error {
-    Error::new(ErrorKind::MirrorDamaged, format!("capture {} can't be read: {e}", line.seq))
-        .with_source(e)
+    Error::new(
+        ErrorKind::MirrorDamaged,
+        format!("capture {} can't be read: {e}", line.seq),
+    )
+    .with_source(e)
 }
 
 /// Whether an error is about one source, so that the others go on.
@@ -364,7 +386,10 @@ fn drain(
             Parsed::Failed(e) => return Err(e),
         }
     }
-    Err(Error::new(ErrorKind::Internal, "the parser ended without a result"))
+    Err(Error::new(
+        ErrorKind::Internal,
+        "the parser ended without a result",
+    ))
 }
 
 fn parse_job(job: &Job, content: ContentReader<'_>, head: &[u8], send: &Sender<Parsed>) {
@@ -373,7 +398,10 @@ fn parse_job(job: &Job, content: ContentReader<'_>, head: &[u8], send: &Sender<P
         let mut parser = parser_for(job, content, head)?;
         while let Some(piece) = parser.next()? {
             pieces.push(piece);
-            if pieces.len() == BATCH && send.send(Parsed::Batch(std::mem::take(&mut pieces))).is_err()
+            if pieces.len() == BATCH
+                && send
+                    .send(Parsed::Batch(std::mem::take(&mut pieces)))
+                    .is_err()
             {
                 // The writer gave up and says why itself.
                 return Ok(None);
@@ -396,11 +424,20 @@ fn parser_for<'c>(
     mut content: ContentReader<'c>,
     head: &[u8],
 ) -> Result<parse::SourceParser<'c>> {
-    let name = SourceName { provider: job.ident.provider, path: &job.ident.path };
+    let name = SourceName {
+        provider: job.ident.provider,
+        path: &job.ident.path,
+    };
     let at = job.from.as_ref().map_or(0, |f| f.offset);
-    let packed = job.ident.path.extension().is_some_and(|e| e.as_encoded_bytes() == b"zst");
+    let packed = job
+        .ident
+        .path
+        .extension()
+        .is_some_and(|e| e.as_encoded_bytes() == b"zst");
     let rewind = if packed { 0 } else { at };
-    content.seek(SeekFrom::Start(rewind)).map_err(|e| unreadable(&job.line, e))?;
+    content
+        .seek(SeekFrom::Start(rewind))
+        .map_err(|e| unreadable(&job.line, e))?;
     let mut plain = parse::decoded(&job.ident.path, Box::new(content))?;
     if !packed {
         return Ok(parse::open(name, plain, head, job.from.clone()));

@@ -32,7 +32,10 @@ impl IndexOutcome {
     pub fn is_no_op(&self) -> bool {
         self.capture.captured.is_empty()
             && self.archive_error.is_none()
-            && self.feed.as_ref().is_none_or(|f| f.commits == 0 && f.parsed == 0)
+            && self
+                .feed
+                .as_ref()
+                .is_none_or(|f| f.commits == 0 && f.parsed == 0)
     }
 
     /// Whether a signal or a failure left work for the next run.
@@ -45,7 +48,12 @@ impl IndexOutcome {
     #[must_use]
     pub fn failed_sources(&self) -> usize {
         let feed = self.feed.iter().flat_map(|f| f.problems.iter());
-        self.capture.problems.iter().chain(feed).filter(|p| p.is_error).count()
+        self.capture
+            .problems
+            .iter()
+            .chain(feed)
+            .filter(|p| p.is_error)
+            .count()
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Watch<'a> {
 
 impl std::fmt::Debug for Watch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("interrupt", self.interrupt).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("interrupt", self.interrupt)
+            .finish_non_exhaustive()
     }
 }

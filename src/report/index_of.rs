@@ -22,20 +22,33 @@ impl From<&IndexOutcome> for IndexBody {
         let seen = c.found + c.excluded;
         let mut providers: BTreeMap<&'static str, IndexProvider> = BTreeMap::new();
         let of = |provider: Provider| -> IndexProvider {
-            IndexProvider { provider, seen: 0, captured: 0, messages: 0, failed: 0 }
+            IndexProvider {
+                provider,
+                seen: 0,
+                captured: 0,
+                messages: 0,
+                failed: 0,
+            }
         };
         for (root, _, files) in &c.roots {
-            providers.entry(root.provider.as_str()).or_insert_with(|| of(root.provider)).seen +=
-                files;
+            providers
+                .entry(root.provider.as_str())
+                .or_insert_with(|| of(root.provider))
+                .seen += files;
         }
         for made in &c.captured {
-            providers.entry(made.provider.as_str()).or_insert_with(|| of(made.provider)).captured +=
-                1;
+            providers
+                .entry(made.provider.as_str())
+                .or_insert_with(|| of(made.provider))
+                .captured += 1;
         }
         let feed_problems: &[Problem] = outcome.feed.as_ref().map_or(&[], |f| &f.problems);
         let mut failures = Vec::new();
-        for (problem, captured) in
-            c.problems.iter().map(|p| (p, false)).chain(feed_problems.iter().map(|p| (p, true)))
+        for (problem, captured) in c
+            .problems
+            .iter()
+            .map(|p| (p, false))
+            .chain(feed_problems.iter().map(|p| (p, true)))
         {
             if !problem.is_error {
                 continue;
@@ -54,8 +67,10 @@ impl From<&IndexOutcome> for IndexBody {
         }
         if let Some(feed) = &outcome.feed {
             for (provider, messages) in &feed.messages_by {
-                providers.entry(provider.as_str()).or_insert_with(|| of(*provider)).messages +=
-                    messages;
+                providers
+                    .entry(provider.as_str())
+                    .or_insert_with(|| of(*provider))
+                    .messages += messages;
             }
         }
         IndexBody {

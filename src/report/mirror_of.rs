@@ -31,7 +31,11 @@ impl From<&CaptureLine> for CaptureEntry {
 
 impl From<&GroupMember> for MemberEntry {
     fn from(m: &GroupMember) -> MemberEntry {
-        MemberEntry { name: m.name.clone(), length: m.len, blake3: m.hash.to_hex() }
+        MemberEntry {
+            name: m.name.clone(),
+            length: m.len,
+            blake3: m.hash.to_hex(),
+        }
     }
 }
 

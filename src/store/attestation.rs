@@ -42,9 +42,15 @@ struct Sealed {
 }
 
 fn digest_of(a: &Attestation) -> Result<Digest> {
-    serde_json::to_vec(a).map(|bytes| Digest::of(&bytes)).map_err(|e| {
-        Error::new(ErrorKind::Internal, "an attestation can't be written as JSON").with_source(e)
-    })
+    serde_json::to_vec(a)
+        .map(|bytes| Digest::of(&bytes))
+        .map_err(|e| {
+            Error::new(
+                ErrorKind::Internal,
+                "an attestation can't be written as JSON",
+            )
+            .with_source(e)
+        })
 }
 
 /// Keeps an attestation and returns where, relative to the data directory.
@@ -55,8 +61,16 @@ pub fn write(journal: Journal<'_>, attestation: Attestation) -> Result<String> {
     // The name sorts by time; the process id tells apart two of the same millisecond.
     let name = format!("{:015}-{}.json", attestation.at_ms, std::process::id());
     let digest = digest_of(&attestation)?;
-    let mut bytes = serde_json::to_vec_pretty(&Sealed { attestation, digest }).map_err(|e| {
-        Error::new(ErrorKind::Internal, "an attestation can't be written as JSON").with_source(e)
+    let mut bytes = serde_json::to_vec_pretty(&Sealed {
+        attestation,
+        digest,
+    })
+    .map_err(|e| {
+        Error::new(
+            ErrorKind::Internal,
+            "an attestation can't be written as JSON",
+        )
+        .with_source(e)
     })?;
     bytes.push(b'\n');
     journal.create("attestations", &name, &bytes)
@@ -80,7 +94,11 @@ pub fn newest(root: &Root) -> Result<Option<AttestationFacts>> {
             continue;
         }
         let a = sealed.attestation;
-        return Ok(Some(AttestationFacts { at_ms: a.at_ms, path: rel, clean: a.clean }));
+        return Ok(Some(AttestationFacts {
+            at_ms: a.at_ms,
+            path: rel,
+            clean: a.clean,
+        }));
     }
     Ok(None)
 }
@@ -109,10 +127,15 @@ mod tests {
         let journal = Journal::new(&root);
         write(journal, a(1000, true)).unwrap();
         let second = write(journal, a(2000, false)).unwrap();
-        assert_eq!(newest(&root).unwrap().map(|n| (n.at_ms, n.clean)), Some((2000, false)));
+        assert_eq!(
+            newest(&root).unwrap().map(|n| (n.at_ms, n.clean)),
+            Some((2000, false))
+        );
         // One changed byte: it no longer counts.
         let path = root.full(&second);
-        let text = std::fs::read_to_string(&path).unwrap().replace("\"clean\": false", "\"clean\": true");
+        let text = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("\"clean\": false", "\"clean\": true");
         std::fs::write(&path, text).unwrap();
         assert_eq!(newest(&root).unwrap().map(|n| n.at_ms), Some(1000));
     }

@@ -66,7 +66,11 @@ pub fn session_files(
                 superseded: true,
             }));
         }
-        files.push(SessionFile { source, capture: newest, superseded: false });
+        files.push(SessionFile {
+            source,
+            capture: newest,
+            superseded: false,
+        });
     }
     Ok(files)
 }

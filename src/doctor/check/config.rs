@@ -8,9 +8,7 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
     let id = CheckId::ConfigParse;
     let dir = cx.env.config_dir();
     match Config::load(dir, cx.env.home()) {
-        Ok(_) if !dir.join(FILE).exists() => {
-            Context::skip(&[id], SkipReason::NotConfigured, None)
-        }
+        Ok(_) if !dir.join(FILE).exists() => Context::skip(&[id], SkipReason::NotConfigured, None),
         Ok(_) => vec![CheckResult::ran(id, Vec::new())],
         Err(e) => {
             // Nothing is captured while a rule is not understood.

@@ -18,7 +18,8 @@ pub(super) fn state(cx: &mut Context) -> Vec<CheckResult> {
                 0 => "another process".to_owned(),
                 pid => format!("cass {} (pid {pid})", owner.command),
             };
-            let message = format!("the writer lock is held by {who} for {age_s} s; reading is safe");
+            let message =
+                format!("the writer lock is held by {who} for {age_s} s; reading is safe");
             cx.facts.operation.owner = Some(Owner {
                 pid: owner.pid,
                 command: owner.command,
@@ -26,7 +27,13 @@ pub(super) fn state(cx: &mut Context) -> Vec<CheckResult> {
             });
             CheckResult::ran(
                 id,
-                vec![Finding::new(id, "writer-active", Severity::Info, "locks/writer.lock", message)],
+                vec![Finding::new(
+                    id,
+                    "writer-active",
+                    Severity::Info,
+                    "locks/writer.lock",
+                    message,
+                )],
             )
         }
         Err(e) => {

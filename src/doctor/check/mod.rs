@@ -50,7 +50,11 @@ impl CheckRequest {
     /// The checks that are asked for, in the order of the list.
     #[must_use]
     pub fn checks(&self) -> Vec<CheckId> {
-        CheckId::ALL.iter().copied().filter(|id| self.wants(*id)).collect()
+        CheckId::ALL
+            .iter()
+            .copied()
+            .filter(|id| self.wants(*id))
+            .collect()
     }
 
     fn wants(&self, id: CheckId) -> bool {
@@ -93,10 +97,17 @@ const CHECKS: &[(&[CheckId], Run)] = &[
     (&[CheckId::RepairInterrupted], repair::interrupted),
     (&[CheckId::RepairOrphans], repair::orphans),
     (
-        &[CheckId::ArchiveOpen, CheckId::ArchiveSchema, CheckId::ArchiveCommits],
+        &[
+            CheckId::ArchiveOpen,
+            CheckId::ArchiveSchema,
+            CheckId::ArchiveCommits,
+        ],
         archive::open,
     ),
-    (&[CheckId::MirrorLedgers, CheckId::MirrorObjects], mirror::verify),
+    (
+        &[CheckId::MirrorLedgers, CheckId::MirrorObjects],
+        mirror::verify,
+    ),
     (
         &[
             CheckId::SourcesInventory,
@@ -105,10 +116,19 @@ const CHECKS: &[(&[CheckId], Run)] = &[
         ],
         sources::inventory,
     ),
-    (&[CheckId::SourcesParse, CheckId::SourcesLogHealth], sources::parse),
+    (
+        &[CheckId::SourcesParse, CheckId::SourcesLogHealth],
+        sources::parse,
+    ),
     (&[CheckId::StoragePressure], storage::pressure),
-    (&[CheckId::ArchiveIntegrity, CheckId::ArchiveRows], archive::deep),
-    (&[CheckId::CoveragePromises, CheckId::CoverageSoleCopy], coverage::holders),
+    (
+        &[CheckId::ArchiveIntegrity, CheckId::ArchiveRows],
+        archive::deep,
+    ),
+    (
+        &[CheckId::CoveragePromises, CheckId::CoverageSoleCopy],
+        coverage::holders,
+    ),
     (
         &[
             CheckId::RemoteSync,
@@ -166,7 +186,10 @@ pub fn check(env: &Env, request: &CheckRequest, interrupt: &Interrupt) -> Checke
             );
         }
     }
-    let unanswered = request.checks().iter().any(|id| out.results.iter().all(|r| r.id != *id));
+    let unanswered = request
+        .checks()
+        .iter()
+        .any(|id| out.results.iter().all(|r| r.id != *id));
     if unanswered && out.refusal.is_none() {
         out.interrupted = out.interrupted.or(interrupt.pending());
         out.timed_out |= out.interrupted.is_none() && deadline.is_some_and(|d| Instant::now() >= d);
@@ -175,7 +198,9 @@ pub fn check(env: &Env, request: &CheckRequest, interrupt: &Interrupt) -> Checke
     out.timed_out |= out.results.iter().any(|r| {
         matches!(
             r.outcome,
-            crate::model::finding::CheckOutcome::Unknown { reason: UnknownReason::Budget }
+            crate::model::finding::CheckOutcome::Unknown {
+                reason: UnknownReason::Budget
+            }
         )
     });
     out.elapsed = begun.elapsed();
@@ -225,7 +250,8 @@ fn work(
         }
     };
     for (ids, run) in CHECKS {
-        if !ids.iter().any(|id| request.wants(*id)) && !context.feeds_others(ids, &request.checks()) {
+        if !ids.iter().any(|id| request.wants(*id)) && !context.feeds_others(ids, &request.checks())
+        {
             continue;
         }
         if context.out_of_time() || interrupt.pending().is_some() {

@@ -14,7 +14,11 @@ pub(super) fn modes(cx: &mut Context) -> Vec<CheckResult> {
     let me = rustix::process::geteuid().as_raw();
     let mut findings = Vec::new();
     let mut look = |rel: &str| {
-        let path = if rel.is_empty() { root.path().to_path_buf() } else { root.full(rel) };
+        let path = if rel.is_empty() {
+            root.path().to_path_buf()
+        } else {
+            root.full(rel)
+        };
         let Ok(meta) = std::fs::symlink_metadata(&path) else {
             return;
         };
@@ -22,17 +26,42 @@ pub(super) fn modes(cx: &mut Context) -> Vec<CheckResult> {
         let mode = meta.mode() & 0o777;
         if mode & 0o022 != 0 {
             let message = format!("{subject} can be changed by other users (mode {mode:03o})");
-            findings.push(Finding::new(id, "writable-by-others", Severity::Warn, subject, message));
+            findings.push(Finding::new(
+                id,
+                "writable-by-others",
+                Severity::Warn,
+                subject,
+                message,
+            ));
         } else if mode & 0o055 != 0 && (!rel.is_empty() || mode & 0o044 != 0) {
             let message = format!("{subject} can be read by other users (mode {mode:03o})");
-            findings.push(Finding::new(id, "readable-by-others", Severity::Warn, subject, message));
+            findings.push(Finding::new(
+                id,
+                "readable-by-others",
+                Severity::Warn,
+                subject,
+                message,
+            ));
         }
         if meta.uid() != me && me != 0 {
             let message = format!("{subject} belongs to another user (uid {})", meta.uid());
-            findings.push(Finding::new(id, "foreign-owner", Severity::Warn, subject, message));
+            findings.push(Finding::new(
+                id,
+                "foreign-owner",
+                Severity::Warn,
+                subject,
+                message,
+            ));
         }
     };
-    for rel in ["", layout::MIRROR, layout::PACKS, layout::LEDGERS, layout::GENERATIONS, layout::COVERAGE] {
+    for rel in [
+        "",
+        layout::MIRROR,
+        layout::PACKS,
+        layout::LEDGERS,
+        layout::GENERATIONS,
+        layout::COVERAGE,
+    ] {
         look(rel);
     }
     if let Ok(Some(generations)) = root.list(layout::GENERATIONS) {

@@ -28,12 +28,24 @@ pub(super) fn marker(cx: &mut Context) -> Vec<CheckResult> {
             // This version makes none: one is there from a later one, which can read it.
             cx.facts.marker = RepairMarker::PreviousFailure;
             let message = "a repair failed here and left its context; see doctor/failures";
-            let f = Finding::new(id, "previous-failure", Severity::Warn, "doctor/failures", message)
-                .with_count(found.len() as u64);
+            let f = Finding::new(
+                id,
+                "previous-failure",
+                Severity::Warn,
+                "doctor/failures",
+                message,
+            )
+            .with_count(found.len() as u64);
             vec![CheckResult::ran(id, vec![f])]
         }
         Err(e) => {
-            let f = Finding::new(id, "unreadable", Severity::Warn, "doctor/failures", e.message());
+            let f = Finding::new(
+                id,
+                "unreadable",
+                Severity::Warn,
+                "doctor/failures",
+                e.message(),
+            );
             vec![CheckResult::ran(id, vec![f])]
         }
     }
@@ -52,8 +64,14 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
     if open > 0 {
         let message = "an operation began and has no receipt; see doctor/intents";
         findings.push(
-            Finding::new(id, "interrupted-operation", Severity::Warn, "doctor/intents", message)
-                .with_count(open),
+            Finding::new(
+                id,
+                "interrupted-operation",
+                Severity::Warn,
+                "doctor/intents",
+                message,
+            )
+            .with_count(open),
         );
     }
     vec![CheckResult::ran(id, findings)]
@@ -69,7 +87,12 @@ pub(super) fn orphans(cx: &mut Context) -> Vec<CheckResult> {
         _ => None,
     };
     let mut findings = Vec::new();
-    for entry in root.list(layout::GENERATIONS).ok().flatten().unwrap_or_default() {
+    for entry in root
+        .list(layout::GENERATIONS)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+    {
         if entry.kind != EntryKind::Dir || Some(&entry.name) == live.as_ref() {
             continue;
         }
@@ -79,7 +102,13 @@ pub(super) fn orphans(cx: &mut Context) -> Vec<CheckResult> {
                 "generations/{} is not the live generation; nothing reads it",
                 entry.name
             );
-            findings.push(Finding::new(id, "orphan-generation", Severity::Info, entry.name, message));
+            findings.push(Finding::new(
+                id,
+                "orphan-generation",
+                Severity::Info,
+                entry.name,
+                message,
+            ));
         }
     }
     vec![CheckResult::ran(id, findings)]

@@ -46,8 +46,11 @@ struct Tally {
     due: Option<(u64, u64)>,
 }
 
-const IDS: [CheckId; 3] =
-    [CheckId::SourcesInventory, CheckId::SourcesFreshness, CheckId::SourcesRetention];
+const IDS: [CheckId; 3] = [
+    CheckId::SourcesInventory,
+    CheckId::SourcesFreshness,
+    CheckId::SourcesRetention,
+];
 
 pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
     let config = match Config::load(cx.env.config_dir(), cx.env.home()) {
@@ -73,8 +76,10 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             ];
         }
     };
-    let mut tallies: BTreeMap<&'static str, (Provider, Tally)> =
-        Provider::ALL.iter().map(|p| (p.as_str(), (*p, Tally::default()))).collect();
+    let mut tallies: BTreeMap<&'static str, (Provider, Tally)> = Provider::ALL
+        .iter()
+        .map(|p| (p.as_str(), (*p, Tally::default())))
+        .collect();
     let mut findings = Vec::new();
     let now_ms = cx.env.now_ms();
     for root in roots(&cx.env, &config) {
@@ -106,7 +111,11 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
                     }
                 }
             }
-            Met::Odd { kind: Oddity::Unreadable, path, message } => {
+            Met::Odd {
+                kind: Oddity::Unreadable,
+                path,
+                message,
+            } => {
                 tally.unreadable += 1;
                 let what = message.unwrap_or_else(|| "no permission".to_owned());
                 findings.push(Finding::new(
@@ -117,8 +126,14 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
                     format!("can't be looked at: {what}"),
                 ));
             }
-            Met::Odd { kind: Oddity::Excluded, .. } => tally.excluded += 1,
-            Met::Odd { kind: Oddity::Special | Oddity::Link, .. } => tally.special += 1,
+            Met::Odd {
+                kind: Oddity::Excluded,
+                ..
+            } => tally.excluded += 1,
+            Met::Odd {
+                kind: Oddity::Special | Oddity::Link,
+                ..
+            } => tally.special += 1,
             Met::Odd { .. } => {}
         });
         match state {
@@ -131,9 +146,11 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
         if cx.should_stop() {
             let why = cx.stop_reason();
             let mut out = vec![CheckResult::unknown(IDS[0], why, findings)];
-            out.extend(IDS[1..].iter().map(|i| {
-                CheckResult::unknown(*i, why, Vec::new())
-            }));
+            out.extend(
+                IDS[1..]
+                    .iter()
+                    .map(|i| CheckResult::unknown(*i, why, Vec::new())),
+            );
             return out;
         }
     }
@@ -184,7 +201,11 @@ fn report(
         } else if t.newer > 0 {
             SourceState::NewerThanArchive
         } else if t.sources > 0 {
-            if t.pruned > 0 { SourceState::Pruned } else { SourceState::Ok }
+            if t.pruned > 0 {
+                SourceState::Pruned
+            } else {
+                SourceState::Ok
+            }
         } else if t.pruned > 0 {
             SourceState::Pruned
         } else if t.installed {
@@ -207,27 +228,51 @@ fn report(
                 t.pruned
             );
             inventory.push(
-                Finding::new(CheckId::SourcesInventory, "source-pruned", Severity::Info, name, message)
-                    .with_count(t.pruned)
-                    .with_next(Next::SessionsList { limit: None }),
+                Finding::new(
+                    CheckId::SourcesInventory,
+                    "source-pruned",
+                    Severity::Info,
+                    name,
+                    message,
+                )
+                .with_count(t.pruned)
+                .with_next(Next::SessionsList { limit: None }),
             );
         }
         if t.excluded > 0 {
-            let message = format!("{name}: {} files or folders are excluded by config.toml", t.excluded);
+            let message = format!(
+                "{name}: {} files or folders are excluded by config.toml",
+                t.excluded
+            );
             inventory.push(
-                Finding::new(CheckId::SourcesInventory, "excluded", Severity::Info, name, message)
-                    .with_count(t.excluded),
+                Finding::new(
+                    CheckId::SourcesInventory,
+                    "excluded",
+                    Severity::Info,
+                    name,
+                    message,
+                )
+                .with_count(t.excluded),
             );
         }
         if t.special > 0 {
             let message = format!("{name}: {} links or special files are not read", t.special);
             inventory.push(
-                Finding::new(CheckId::SourcesInventory, "not-a-file", Severity::Info, name, message)
-                    .with_count(t.special),
+                Finding::new(
+                    CheckId::SourcesInventory,
+                    "not-a-file",
+                    Severity::Info,
+                    name,
+                    message,
+                )
+                .with_count(t.special),
             );
         }
         if t.newer > 0 {
-            let message = format!("{name}: {} sources are new or changed since the last index", t.newer);
+            let message = format!(
+                "{name}: {} sources are new or changed since the last index",
+                t.newer
+            );
             fresh.push(
                 Finding::new(
                     CheckId::SourcesFreshness,
@@ -247,8 +292,14 @@ fn report(
                     "{name}: sessions that are not captured are pruned in {left} days (it keeps {days})"
                 );
                 keeps.push(
-                    Finding::new(CheckId::SourcesRetention, "loss-is-near", Severity::Warn, name, message)
-                        .with_next(Next::Index),
+                    Finding::new(
+                        CheckId::SourcesRetention,
+                        "loss-is-near",
+                        Severity::Warn,
+                        name,
+                        message,
+                    )
+                    .with_next(Next::Index),
                 );
             }
         }
@@ -280,7 +331,9 @@ type Read = (BTreeMap<&'static str, Reading>, (u64, Option<SourceKey>));
 
 /// A writer folds its log in, and takes long.
 fn busy(ids: &[CheckId]) -> Vec<CheckResult> {
-    ids.iter().map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new())).collect()
+    ids.iter()
+        .map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new()))
+        .collect()
 }
 
 #[derive(Default)]
@@ -331,7 +384,8 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         }
         if let Some(mirror) = MirrorReader::open(root)? {
             mirror.for_each_head(&mut |head| {
-                let session = usage(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
+                let session =
+                    usage(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
                 let read = done.remove(&head.ident.key);
                 if session && read.is_none_or(|d| d < head.seq) {
                     by.entry(head.ident.provider.as_str()).or_default().pending += 1;
@@ -395,33 +449,82 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
             Finding::new(id, code, severity, name, message).with_count(count)
         };
         if r.silent > 0 {
-            let message = format!("{name}: not one record could be read from {}", r.first_silent);
-            parse.push(found(READ[0], "nothing-parsed", Severity::Error, r.silent, message));
+            let message = format!(
+                "{name}: not one record could be read from {}",
+                r.first_silent
+            );
+            parse.push(found(
+                READ[0],
+                "nothing-parsed",
+                Severity::Error,
+                r.silent,
+                message,
+            ));
         }
         if r.unaccounted > 0 {
-            let message = format!("{name}: bytes of {} sources are not accounted for", r.unaccounted);
-            parse.push(found(READ[0], "bytes-unaccounted", Severity::Error, r.unaccounted, message));
+            let message = format!(
+                "{name}: bytes of {} sources are not accounted for",
+                r.unaccounted
+            );
+            parse.push(found(
+                READ[0],
+                "bytes-unaccounted",
+                Severity::Error,
+                r.unaccounted,
+                message,
+            ));
         }
         if r.pending > 0 {
-            let message = format!("{name}: {} sources are captured and not in the archive yet", r.pending);
+            let message = format!(
+                "{name}: {} sources are captured and not in the archive yet",
+                r.pending
+            );
             // A running writer is between the two; without one they were left behind.
-            let severity = if writing { Severity::Info } else { Severity::Warn };
+            let severity = if writing {
+                Severity::Info
+            } else {
+                Severity::Warn
+            };
             parse.push(
-                found(READ[0], "captured-not-archived", severity, r.pending, message)
-                    .with_next(Next::Index),
+                found(
+                    READ[0],
+                    "captured-not-archived",
+                    severity,
+                    r.pending,
+                    message,
+                )
+                .with_next(Next::Index),
             );
         }
         if r.unknown > 0 {
-            let message = format!("{name}: {} records are of a type this version does not know; they are kept", r.unknown);
-            parse.push(found(READ[0], "unknown-records", Severity::Info, r.unknown, message));
+            let message = format!(
+                "{name}: {} records are of a type this version does not know; they are kept",
+                r.unknown
+            );
+            parse.push(found(
+                READ[0],
+                "unknown-records",
+                Severity::Info,
+                r.unknown,
+                message,
+            ));
         }
         if r.damaged > 0 {
             let message = format!(
                 "{name}: {} sources hold {} places that are no record; their bytes are in the mirror",
                 r.damaged, r.places
             );
-            health.push(found(READ[1], "damaged-places", Severity::Info, r.damaged, message));
+            health.push(found(
+                READ[1],
+                "damaged-places",
+                Severity::Info,
+                r.damaged,
+                message,
+            ));
         }
     }
-    vec![CheckResult::ran(READ[0], parse), CheckResult::ran(READ[1], health)]
+    vec![
+        CheckResult::ran(READ[0], parse),
+        CheckResult::ran(READ[1], health),
+    ]
 }

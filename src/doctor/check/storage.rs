@@ -78,16 +78,27 @@ pub(super) fn location(cx: &mut Context) -> Vec<CheckResult> {
     };
     let mut findings = Vec::new();
     if let Some(kind) = unsound_file_system(root) {
-        let message = format!(
-            "the data directory lies on {kind}: locks and syncs may not hold there"
-        );
-        findings.push(Finding::new(id, "network-file-system", Severity::Warn, ".", message));
+        let message =
+            format!("the data directory lies on {kind}: locks and syncs may not hold there");
+        findings.push(Finding::new(
+            id,
+            "network-file-system",
+            Severity::Warn,
+            ".",
+            message,
+        ));
     }
     let path = root.path();
     let volatile = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
     if volatile.iter().any(|v| path.starts_with(v)) {
         let message = "the data directory lies where the system cleans up by itself";
-        findings.push(Finding::new(id, "volatile-location", Severity::Info, ".", message));
+        findings.push(Finding::new(
+            id,
+            "volatile-location",
+            Severity::Info,
+            ".",
+            message,
+        ));
     }
     vec![CheckResult::ran(id, findings)]
 }
