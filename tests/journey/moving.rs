@@ -295,9 +295,8 @@ fn overwritten_in_place_from_front_to_back() {
 }
 
 /// The process that commits to a database while it is captured: this test binary, run again with
-/// the path in its environment. It ends with its standard input.
+/// the path in its environment, and nothing without. It ends with its standard input.
 #[test]
-#[ignore = "run by live_databases_are_captured_as_a_group"]
 fn writer_process() {
     let Some(path) = std::env::var_os("JOURNEY_DATABASE") else {
         return;
@@ -356,12 +355,7 @@ fn live_databases_are_captured_as_a_group() {
     let path = sandbox.home().join(".codex/state_5.sqlite");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut writer = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "moving::writer_process",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", "moving::writer_process", "--nocapture"])
         .env("JOURNEY_DATABASE", &path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
