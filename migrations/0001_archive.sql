@@ -15,7 +15,8 @@ CREATE TABLE meta (
 
 -- One row a captured file: how far it was read and what became of its bytes. The counts and byte
 -- sums are of the current epoch, a new one of which begins when a file was rewritten, except
--- skip_count and skips_sum, which cover all epochs.
+-- skip_count and skips_sum, which cover all epochs. captured_hash is the content of the capture that
+-- was read last: a ledger that begins anew may use its number again.
 CREATE TABLE sources (
   id INTEGER PRIMARY KEY,
   source_key BLOB NOT NULL UNIQUE,
@@ -46,6 +47,7 @@ CREATE TABLE sources (
   message_count INTEGER NOT NULL,
   skip_count INTEGER NOT NULL,
   skips_sum BLOB NOT NULL,
+  captured_hash BLOB NOT NULL,
   row_hash BLOB NOT NULL
 ) STRICT;
 

@@ -65,6 +65,9 @@ impl Human for IndexBody {
                 &count(b.failures_total, "source failed", "sources failed"),
             );
         }
+        for damage in &b.captured.mirror_damage {
+            page.anomaly(Mark::Warn, &format!("mirror {damage}"));
+        }
         if b.captured.moving > 0 {
             let n = count(b.captured.moving, "source was", "sources were");
             page.anomaly(

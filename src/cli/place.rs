@@ -55,6 +55,14 @@ pub fn with_mirror(env: &Env) -> Result<Root> {
     if root.exists(layout::MIRROR)? {
         return Ok(root);
     }
+    if root.exists(layout::CURRENT)? || root.exists(layout::COVERAGE)? {
+        return Err(Error::new(
+            ErrorKind::MirrorDamaged,
+            "an archive was made here and the mirror that it was read from is gone",
+        )
+        .with_hint("Index again: what the harnesses still have is captured anew.")
+        .with_hint_argv(["cass", "index"]));
+    }
     Err(never(env))
 }
 

@@ -74,7 +74,7 @@ pub struct CaptureOutcome {
     /// Sources in the mirror that no longer lie where they were.
     pub gone: u64,
     /// The newest capture of every session source before this run.
-    pub sessions: Vec<(SourceKey, u64)>,
+    pub sessions: Vec<(SourceKey, u64, Digest)>,
     /// Captures made.
     pub captured: Vec<Captured>,
     /// Bytes of the sources that were read.
@@ -124,13 +124,14 @@ pub fn capture(
         let Head {
             ident,
             seq,
+            hash,
             gate,
             at_ms,
             len,
             ..
         } = head;
         if usage(ident.provider, &ident.path) == Some(FileUse::Session) {
-            out.sessions.push((ident.key, seq));
+            out.sessions.push((ident.key, seq, hash));
         }
         if ident.source_id == LOCAL {
             known.insert(ident.key, Known { gate, at_ms, len });
@@ -222,7 +223,11 @@ fn discover(
                         out.deferred += 1;
                         return;
                     }
-                    fresh = gate.size.saturating_sub(k.len);
+                    fresh = match gate.size.checked_sub(k.len) {
+                        // Grown: most likely at its end.
+                        Some(more) if more > 0 => more,
+                        _ => gate.size,
+                    };
                 }
                 jobs.push((fresh, Job { found, ident, gate }));
             }

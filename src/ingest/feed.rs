@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::{CaptureOutcome, Problem};
 use crate::ingest::parse::{self, SourceName};
 use crate::ingest::watch::Watch;
+use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::record::{Disposition, Piece, ResumePoint};
 use crate::model::source::SourceKey;
@@ -111,14 +112,16 @@ pub fn feed(
         backfilled: archive.found().backfilled,
         ..FeedOutcome::default()
     };
-    let parsed = archive.parsed_seqs()?;
-    let is_read = |key: SourceKey, seq: u64| parsed.get(&key).is_some_and(|done| *done >= seq);
+    // By content as well as by number: a ledger that was lost begins anew, and its numbers say
+    // nothing about what was read.
+    let parsed = archive.parsed()?;
+    let is_read = |key: SourceKey, seq: u64, hash: Digest| parsed.get(&key) == Some(&(seq, hash));
     // When nothing was captured, what the capture run saw of the mirror still holds.
     let pending = if capture.captured.is_empty()
         && capture
             .sessions
             .iter()
-            .all(|(key, seq)| is_read(*key, *seq))
+            .all(|(key, seq, hash)| is_read(*key, *seq, *hash))
     {
         Vec::new()
     } else {
@@ -179,13 +182,14 @@ struct Pending {
 /// which of two diverging sources keeps a conversation's id.
 fn pending(
     mirror: &mut MirrorWriter<'_>,
-    is_read: &dyn Fn(SourceKey, u64) -> bool,
+    is_read: &dyn Fn(SourceKey, u64, Digest) -> bool,
 ) -> Result<Vec<Pending>> {
     let mut pending = Vec::new();
     mirror.for_each_head(&mut |head: Head| {
         let Head {
             ident,
             seq,
+            hash,
             at_ms,
             len,
             ..
@@ -193,7 +197,7 @@ fn pending(
         if usage(ident.provider, &ident.path) != Some(FileUse::Session) {
             return Ok(());
         }
-        if !is_read(ident.key, seq) {
+        if !is_read(ident.key, seq, hash) {
             pending.push(Pending {
                 at_ms,
                 ident,
@@ -215,21 +219,22 @@ fn jobs(
     newest: u64,
 ) -> Result<Vec<Job>> {
     let cursor: Option<Cursor> = archive.cursor(ident.key)?;
-    let done = cursor.as_ref().map_or(0, |c| c.parsed_seq);
     let mut lines: Vec<CaptureLine> = Vec::new();
     mirror.captures(ident.key, &mut |line| {
-        if line.seq >= done && line.seq <= newest {
+        if line.seq <= newest {
             lines.push(line);
         }
         Ok(())
     })?;
+    // The capture that the cursor speaks of, if this ledger is still the one that holds it.
+    let read = cursor.as_ref().and_then(|c| {
+        lines.iter().position(|l| (l.seq, l.hash) == (c.parsed_seq, c.hash))
+    });
+    let known = cursor.is_some();
+    let mut before = read.map(|at| lines.drain(..=at).next_back()).unwrap_or_default();
+    let mut from = cursor.filter(|_| before.is_some()).map(|c| c.resume);
     let mut jobs: Vec<Job> = Vec::new();
     let mut lines = lines.into_iter().peekable();
-    let mut before = match (&cursor, lines.peek()) {
-        (Some(_), Some(line)) if line.seq == done => lines.next(),
-        _ => None,
-    };
-    let mut from = cursor.map(|c| c.resume);
     while let Some(line) = lines.next() {
         let extended = match lines.peek() {
             Some(next) => extends(mirror, &line, next)?,
@@ -247,7 +252,7 @@ fn jobs(
             line: line.clone(),
             // Only the first job can go on from the cursor; a later one follows a rewrite.
             from: if goes_on { from.take() } else { None },
-            restart: !goes_on && before.is_some(),
+            restart: !goes_on && (known || before.is_some()),
         });
         before = Some(line);
         from = None;
@@ -318,6 +323,7 @@ fn run(
         path: &job.ident.path,
         seq: job.line.seq,
         len: job.line.len,
+        hash: job.line.hash,
         restart: job.restart,
         parser_version: parse::VERSION,
     })?;
@@ -358,14 +364,15 @@ fn run(
     out.parsed += 1;
     let line = append.finish(resume, env.now_ms())?;
     out.commits += u64::from(line.is_some());
-    // A provider that finds a file with bytes in it and reads not one record is an error.
+    // Said, and no failure: the bytes are safe. A harness of which nothing at all can be read is
+    // an error of the check.
     if job.line.len > 0 && counts.0 == 0 && counts.2 > 0 && job.from.is_none() {
         out.problems.push(Problem {
             provider: job.ident.provider,
             path: job.ident.path.clone(),
             kind: ErrorKind::Unsupported,
             message: format!("no record could be read from {} bytes", job.line.len),
-            is_error: true,
+            is_error: false,
         });
     }
     Ok(line)

@@ -110,7 +110,8 @@ fn project(
     // is not known.
     let fed = feed(env, capture, mirror, &mut archive, cap.lock(), watch)?;
     match archive.checkpoint_if_free(cap.lock()) {
-        Err(e) if e.kind() != ErrorKind::LockBusy => Err(e),
+        // What is committed is safe in the WAL; folding it in can wait for a reader, or for room.
+        Err(e) if !matches!(e.kind(), ErrorKind::LockBusy | ErrorKind::NoSpace) => Err(e),
         _ => Ok(fed),
     }
 }

@@ -208,6 +208,8 @@ pub struct ArchivedSource {
     pub parsed_seq: u64,
     /// Length of that capture in bytes, as captured.
     pub captured_len: u64,
+    /// BLAKE3 of that capture's content.
+    pub captured_hash: Digest,
     /// What became of its bytes.
     pub accounting: Accounting,
 }

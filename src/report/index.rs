@@ -70,6 +70,8 @@ pub struct IndexCaptured {
     pub moving: u64,
     /// Objects of the mirror that were damaged or missing and are whole again.
     pub healed: u64,
+    /// What is wrong in the mirror, as far as a writer meets it; what a crash leaves is left out.
+    pub mirror_damage: Vec<String>,
 }
 
 /// What the archive gained.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::index::{
     IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexProvider, IndexSources,
+    MAX_FAILURES,
 };
 use crate::ingest::capture::Problem;
 use crate::ingest::index::IndexOutcome;
@@ -90,6 +91,13 @@ impl From<&IndexOutcome> for IndexBody {
                 stored_bytes: c.bytes_stored,
                 moving: count(c.captured.iter().filter(|m| m.moving).count()),
                 healed: c.healed,
+                mirror_damage: outcome
+                    .mirror_problems
+                    .iter()
+                    .filter(|p| !p.kind.harmless())
+                    .take(MAX_FAILURES)
+                    .map(|p| format!("{}: {}", p.file, p.message))
+                    .collect(),
             },
             archived: outcome.feed.as_ref().map(|f| IndexArchived {
                 generation: f.generation.clone(),

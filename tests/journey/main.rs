@@ -15,6 +15,7 @@ mod first_run;
 mod gates;
 mod growth;
 mod identity;
+mod lost_ledger;
 mod moving;
 mod no_archive;
 mod odd_files;

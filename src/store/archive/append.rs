@@ -42,6 +42,8 @@ pub struct CaptureRef<'a> {
     pub seq: u64,
     /// Its length in bytes, as captured.
     pub len: u64,
+    /// BLAKE3 of its content.
+    pub hash: Digest,
     /// Whether the pieces begin at the first byte again because what was read before is not a
     /// prefix of this capture.
     pub restart: bool,
@@ -60,6 +62,8 @@ pub struct Cursor {
     pub resume: ResumePoint,
     /// Length of that capture in bytes, as captured.
     pub len: u64,
+    /// BLAKE3 of its content.
+    pub hash: Digest,
 }
 
 impl Cursor {
@@ -68,6 +72,7 @@ impl Cursor {
             epoch: row.source.epoch,
             parsed_seq: row.source.parsed_seq,
             len: row.source.captured_len,
+            hash: row.source.captured_hash,
             resume: ResumePoint {
                 offset: row.next_offset,
                 line: row.next_line,
@@ -152,6 +157,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         }
         source.source.parsed_seq = capture.seq;
         source.source.captured_len = capture.len;
+        source.source.captured_hash = capture.hash;
         source.source.accounting.tail = None;
         source.tail_line = None;
         let expected = source.next_offset;
@@ -575,6 +581,7 @@ fn new_source(id: i64, capture: &CaptureRef<'_>) -> SourceRow {
             epoch: 1,
             parsed_seq: capture.seq,
             captured_len: capture.len,
+            captured_hash: capture.hash,
             accounting: Accounting::default(),
         },
         next_offset: 0,

@@ -21,11 +21,11 @@ struct Migration {
 const MIGRATIONS: [Migration; 1] = [Migration {
     version: 1,
     sql: include_str!("../../../migrations/0001_archive.sql"),
-    checksum: "873b05deece65148b68de8857e0a1eb5c8ba0844e8bc857a681fcf5656f0c0a9",
+    checksum: "3498c31573f452910a909b50a858cfa0dcc3dc176a763eff3fc3d145243f58c1",
 }];
 
 /// Digest of the schema text that the migrations leave in `sqlite_schema`.
-const SCHEMA_DIGEST: &str = "fe244f0023fab28d8df11c26b28552024121836c1e5a4e45713a276880c3db12";
+const SCHEMA_DIGEST: &str = "9975d3c41a92919987af8746c451bcedeb7beaa79a2bb0db473036672b312509";
 
 /// A table: its name and its columns in order, without the closing `row_hash`. The first column is
 /// the row id.
@@ -71,6 +71,7 @@ pub(super) static SOURCES: Table = Table {
         "message_count",
         "skip_count",
         "skips_sum",
+        "captured_hash",
     ],
 };
 pub(super) static CONVERSATIONS: Table = Table {

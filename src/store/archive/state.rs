@@ -66,6 +66,7 @@ impl SourceRow {
             int(a.message_count),
             int(a.skip_count),
             blob(&skips),
+            blob(&s.captured_hash),
         ])
     }
 
@@ -98,6 +99,7 @@ impl SourceRow {
                 epoch: get_u64(row, 6)?,
                 parsed_seq: get_u64(row, 7)?,
                 captured_len: get_u64(row, 8)?,
+                captured_hash: get_digest(row, 29)?,
                 accounting: Accounting {
                     length: get_u64(row, 12)?,
                     messages: share(13)?,

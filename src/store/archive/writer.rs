@@ -264,16 +264,17 @@ impl<'l> ArchiveWriter<'l> {
         Ok(row.map(Cursor::from_row))
     }
 
-    /// The newest capture read of every source: one pass over the sources alone.
+    /// The newest capture read of every source, by number and content: one pass over the sources
+    /// alone.
     ///
     /// # Errors
     /// `archive-corrupt`, `io`.
-    pub fn parsed_seqs(&self) -> Result<HashMap<SourceKey, u64>> {
-        let read = || -> rusqlite::Result<HashMap<SourceKey, u64>> {
+    pub fn parsed(&self) -> Result<HashMap<SourceKey, (u64, Digest)>> {
+        let read = || -> rusqlite::Result<HashMap<SourceKey, (u64, Digest)>> {
             let mut statement = self
                 .conn
-                .prepare("SELECT source_key, parsed_seq FROM sources")?;
-            let rows = statement.query_map([], |r| Ok((SourceKey(r.get(0)?), get_u64(r, 1)?)))?;
+                .prepare("SELECT source_key, parsed_seq, captured_hash FROM sources")?;
+            let rows = statement.query_map([], |r| Ok((SourceKey(r.get(0)?), (get_u64(r, 1)?, get_digest(r, 2)?))))?;
             rows.collect()
         };
         read().map_err(|e| failed(&self.conn, "read", e))

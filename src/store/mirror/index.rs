@@ -262,6 +262,15 @@ impl Index {
         .map(unsigned)
     }
 
+    pub(super) fn source_count(&self) -> Result<u64> {
+        self.sql(
+            "read",
+            self.conn
+                .query_row("SELECT count(*) FROM source", [], |r| r.get::<_, i64>(0)),
+        )
+        .map(unsigned)
+    }
+
     pub(super) fn packs(&self) -> Result<Vec<PackRow>> {
         let get = || {
             self.conn

@@ -43,6 +43,30 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
         Err(e) if unusable(e.kind()) => again(&cap, &packs, &mut problems)?,
         Err(e) => return Err(e),
     };
+    // A ledger that was lost leaves the index speaking of captures that nothing promises.
+    let there = u64::try_from(survey::ledgers(cap.root(), &mut |_| {})?.len()).unwrap_or(0);
+    let known = match index.source_count() {
+        Err(e) if unusable(e.kind()) => u64::MAX,
+        other => other?,
+    };
+    let index = if known == u64::MAX {
+        drop(index);
+        again(&cap, &packs, &mut problems)?
+    } else if there < known {
+        problems.push(problem(
+            ProblemKind::Ledger,
+            layout::LEDGERS,
+            None,
+            format!(
+                "{} of {known} ledgers are gone; what their sources still hold is captured again",
+                known - there
+            ),
+        ));
+        drop(index);
+        again(&cap, &packs, &mut problems)?
+    } else {
+        index
+    };
     let newest = survey::newest_sound(cap.root(), &packs)?;
     let mut next = newest.saturating_add(1);
     // A link, a folder or a pack with a wrong name may have it.

@@ -313,6 +313,7 @@ pub fn capture(name: &str, seq: u64, len: u64, restart: bool) -> CaptureRef<'_> 
         path: Path::new(name),
         seq,
         len,
+        hash: Digest::of(&seq.to_le_bytes()),
         restart,
         parser_version: 1,
     }
