@@ -311,12 +311,12 @@ fn writer_process() {
          CREATE TABLE total(rows INTEGER); INSERT INTO total VALUES(0);",
     )
     .unwrap();
-    let stop = std::sync::Arc::new(AtomicBool::new(false));
-    let seen = stop.clone();
+    let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let mut nothing = String::new();
-        let _ = std::io::stdin().read_line(&mut nothing);
-        seen.store(true, Ordering::Relaxed);
+        let mut line = String::new();
+        while std::io::stdin().read_line(&mut line).is_ok_and(|n| n > 0) {
+            send.send(()).unwrap();
+        }
     });
     for batch in 0i64.. {
         conn.execute_batch("BEGIN").unwrap();
@@ -337,15 +337,20 @@ fn writer_process() {
         if batch == 3 {
             println!("READY");
         }
-        if stop.load(Ordering::Relaxed) {
-            // Its WAL stays: the process ends without closing.
-            std::mem::forget(conn);
-            return;
+        // A line means rest, the next one means go on; the end of the lines is the end.
+        match receive.try_recv() {
+            Err(std::sync::mpsc::TryRecvError::Empty) => continue,
+            Ok(()) => {
+                println!("RESTS");
+                if receive.recv().is_ok() {
+                    continue;
+                }
+            }
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => {}
         }
-        // A writer that never rests has no state that could be met; this one rests now and then.
-        if batch % 20 == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(250));
-        }
+        // Its WAL stays: the process ends without closing.
+        std::mem::forget(conn);
+        return;
     }
 }
 
@@ -362,32 +367,31 @@ fn live_databases_are_captured_as_a_group() {
         .spawn()
         .unwrap();
     let mut out = std::io::BufReader::new(writer.stdout.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("READY") {
-        said.clear();
-        assert!(
-            std::io::BufRead::read_line(&mut out, &mut said).unwrap() > 0,
-            "no writer"
-        );
-    }
-    let files = [path.clone(), path.with_extension("sqlite-wal")];
-    // Until enough was met, however fast or slow this machine is.
-    let mut runs = 0;
-    loop {
-        runs += 1;
-        let ran = if runs % 2 == 0 {
-            slowed(&sandbox, &files)
-        } else {
-            sandbox.run(&["index"])
-        };
-        ran.expect(0);
-        let captures = sandbox.captures(&path);
-        let stable = captures.iter().filter(|c| c["moving"] == false).count();
-        if stable >= 4 || runs >= 30 {
-            break;
+    let mut wait_for = |word: &str| {
+        let mut said = String::new();
+        while !said.contains(word) {
+            said.clear();
+            assert!(
+                std::io::BufRead::read_line(&mut out, &mut said).unwrap() > 0,
+                "no writer"
+            );
         }
+    };
+    wait_for("READY");
+    let files = [path.clone(), path.with_extension("sqlite-wal")];
+    let mut orders = writer.stdin.take().unwrap();
+    for _ in 0..3 {
+        // Beside a writer that never rests, as fast as it goes and slowed down; then while it
+        // rests with its WAL full, which is the state that must be captured.
+        sandbox.run(&["index"]).expect(0);
+        slowed(&sandbox, &files).expect(0);
+        orders.write_all(b"rest\n").unwrap();
+        wait_for("RESTS");
+        sandbox.run(&["index"]).expect(0);
+        assert_eq!(sandbox.captures(&path).last().unwrap()["moving"], false);
+        orders.write_all(b"go on\n").unwrap();
     }
-    drop(writer.stdin.take());
+    drop(orders);
     assert!(writer.wait().unwrap().success());
 
     // What its writer left is not touched: neither the database, nor its WAL, nor its index.
