@@ -9,6 +9,7 @@ use crate::ingest::watch::Watch;
 use crate::sources::config::Config;
 use crate::store::archive::ArchiveWriter;
 use crate::store::generation;
+use crate::store::layout;
 use crate::store::mirror::{MirrorProblem, MirrorWriter, refuse_newer};
 
 /// What an index run did.
@@ -64,6 +65,29 @@ impl IndexOutcome {
 /// `no-space`, `permission-denied`. Later: errors of the mirror. An archive that can't be used is
 /// no error here: the capture is done and [`IndexOutcome::archive_error`] says why.
 pub fn index(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
+    let outcome = attempt(env, full, watch);
+    let failed = match &outcome {
+        Ok(outcome) => outcome.archive_error.is_some(),
+        Err(_) => true,
+    };
+    // Damage of the mirror's derived index that shows in the middle of a batch costs the index and
+    // this run. The next one makes it again from packs and ledgers, so it need not wait for a
+    // person; what was made durable before is found there.
+    if failed && watch.interrupt.pending().is_none() && index_was_removed(env)? {
+        return attempt(env, full, watch);
+    }
+    outcome
+}
+
+/// Whether there is a mirror without its derived index.
+fn index_was_removed(env: &Env) -> Result<bool> {
+    let Some(root) = Root::open(env.data_dir())? else {
+        return Ok(false);
+    };
+    Ok(root.exists(layout::MIRROR_FORMAT)? && !root.exists(layout::MIRROR_INDEX_DB)?)
+}
+
+fn attempt(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
     let config = Config::load(env.config_dir(), env.home())?;
     // Looked at before anything is made: what belongs to another program stays untouched.
     if let Some(root) = Root::open(env.data_dir())? {
