@@ -48,6 +48,7 @@ fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody>
         .clone()
         .unwrap_or_else(|| PathBuf::from(&session.id));
     let folder = std::path::absolute(&folder).unwrap_or(folder);
+    place::hand_out_target(&ctx.env, &folder)?;
     let mut body = ExportBody {
         id: session.id,
         format: ExportFormat::Raw,
@@ -126,6 +127,7 @@ fn json_core<W: std::io::Write>(
 fn json_file(ctx: &Context, args: &ExportArgs, file: &Path) -> Result<Report<ExportBody>> {
     let root = place::with_archive(&ctx.env)?;
     let target: PathBuf = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+    place::hand_out_target(&ctx.env, &target)?;
     let mut sink = JsonExport::new(BufWriter::with_capacity(1 << 16, HandOut::create(&target)?));
     // A document of a file is whole or not there: an error drops the unpublished file.
     json_core(ctx, &root, args, &mut sink)?;

@@ -164,6 +164,7 @@ fn get_core(
         }
     };
     let target = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
+    place::hand_out_target(&ctx.env, &target)?;
     hand_out(
         mirror.open_content(recipe, len)?,
         &target,

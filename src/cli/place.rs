@@ -1,13 +1,16 @@
 //! What a command needs to find in the data directory before it begins.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::disk::Root;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::conversation::Conversation;
+use crate::model::path::normalise;
 use crate::model::source::SourceKey;
+use crate::sources::config::Config;
+use crate::sources::roots::{real, roots};
 use crate::store::archive::ArchiveReader;
 use crate::store::layout;
 use crate::store::mirror::{MirrorReader, SourceIdent};
@@ -79,6 +82,27 @@ fn never(env: &Env) -> Error {
     .with_hint_argv(["cass", "index"])
 }
 
+/// Refuses to hand a file out into the data directory or into a harness's own folder.
+///
+/// # Errors
+/// `unsafe-target`.
+pub fn hand_out_target(env: &Env, target: &Path) -> Result<()> {
+    let place = real(target);
+    // Rules that can't be read change no root but the extra ones.
+    let config = Config::load(env.config_dir(), env.home()).unwrap_or_default();
+    let inside = std::iter::once(env.data_dir().to_path_buf())
+        .chain(roots(env, &config).into_iter().map(|root| root.path))
+        .find(|folder| place.starts_with(real(folder)));
+    match inside {
+        None => Ok(()),
+        Some(folder) => Err(Error::new(
+            ErrorKind::UnsafeTarget,
+            format!("{} lies in {}", target.display(), folder.display()),
+        )
+        .with_hint("Name a target outside of the data directory and the harnesses' folders.")),
+    }
+}
+
 /// The archive of a command that reads rows.
 ///
 /// # Errors
@@ -126,7 +150,7 @@ pub fn source(mirror: &MirrorReader<'_>, name: &OsStr) -> Result<SourceIdent> {
     {
         return Ok(head.ident);
     }
-    let path = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
+    let path = normalise(&std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name)));
     let mut found = mirror.resolve_path(&path)?;
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),

@@ -228,10 +228,14 @@ fn jobs(
     })?;
     // The capture that the cursor speaks of, if this ledger is still the one that holds it.
     let read = cursor.as_ref().and_then(|c| {
-        lines.iter().position(|l| (l.seq, l.hash) == (c.parsed_seq, c.hash))
+        lines
+            .iter()
+            .position(|l| (l.seq, l.hash) == (c.parsed_seq, c.hash))
     });
     let known = cursor.is_some();
-    let mut before = read.map(|at| lines.drain(..=at).next_back()).unwrap_or_default();
+    let mut before = read
+        .map(|at| lines.drain(..=at).next_back())
+        .unwrap_or_default();
     let mut from = cursor.filter(|_| before.is_some()).map(|c| c.resume);
     let mut jobs: Vec<Job> = Vec::new();
     let mut lines = lines.into_iter().peekable();

@@ -7,6 +7,7 @@ use crate::ingest::capture::{CaptureOutcome, capture};
 use crate::ingest::feed::{FeedOutcome, feed};
 use crate::ingest::watch::Watch;
 use crate::sources::config::Config;
+use crate::sources::roots::overlapping;
 use crate::store::archive::ArchiveWriter;
 use crate::store::generation;
 use crate::store::layout;
@@ -89,6 +90,17 @@ fn index_was_removed(env: &Env) -> Result<bool> {
 
 fn attempt(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
     let config = Config::load(env.config_dir(), env.home())?;
+    if let Some(root) = overlapping(env, &config, env.data_dir()) {
+        return Err(Error::new(
+            ErrorKind::UnsafeTarget,
+            format!(
+                "the data directory {} and the harness's folder {} lie in one another",
+                env.data_dir().display(),
+                root.display()
+            ),
+        )
+        .with_hint("Name another data directory with --data-dir or CASS_DATA_DIR."));
+    }
     // Looked at before anything is made: what belongs to another program stays untouched.
     if let Some(root) = Root::open(env.data_dir())? {
         match generation::locate(&root) {

@@ -1,6 +1,5 @@
 //! `config.toml`: excludes and extra roots.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -8,6 +7,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::provider::Provider;
+use crate::sources::file::read_small;
 
 /// File name inside the config folder.
 pub const FILE: &str = "config.toml";
@@ -60,28 +60,34 @@ impl Config {
             .with_hint("Mend the file; known keys are exclude = [patterns] and [[roots]] with provider and path.")
             .with_context("path", path.display().to_string())
         };
-        let mut text = String::new();
-        match std::fs::File::open(&path) {
-            Ok(f) => {
-                f.take(LIMIT + 1)
-                    .read_to_string(&mut text)
-                    .map_err(|e| invalid(e.to_string()))?;
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
-            Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+        let text = match read_small(&path, LIMIT) {
+            Ok(text) => text,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return Ok(Config::default());
             }
             Err(e) => return Err(invalid(e.to_string())),
-        }
-        if text.len() as u64 > LIMIT {
-            return Err(invalid(format!("it is longer than {LIMIT} bytes")));
-        }
+        };
         let raw: Raw = toml::from_str(&text).map_err(|e| invalid(e.message().to_owned()))?;
         let mut set = GlobSetBuilder::new();
         let mut patterns = Vec::new();
         for pattern in raw.exclude {
             let full = match pattern.strip_prefix("~/") {
-                Some(rest) => format!("{}/{rest}", home.display()),
+                // The home's own name is no pattern.
+                Some(rest) => {
+                    let home = home.to_string_lossy();
+                    format!("{}/{rest}", globset::escape(home.trim_end_matches('/')))
+                }
+                // Anything else would never match an absolute path: a rule that keeps nothing out.
+                None if !pattern.starts_with('/') && !pattern.starts_with("**/") => {
+                    return Err(invalid(format!(
+                        "the rule {pattern:?} begins with neither /, ~/ nor **/"
+                    )));
+                }
                 None => pattern.clone(),
             };
             // A folder excludes everything below it, with or without a slash at its end.

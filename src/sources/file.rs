@@ -40,6 +40,30 @@ impl Stat {
     }
 }
 
+/// The text of a small file that may be anything: read without waiting, regular files only.
+///
+/// # Errors
+/// What the system says; `InvalidInput` when it is no regular file, `InvalidData` when it is longer
+/// than `limit` bytes or no UTF-8.
+pub fn read_small(path: &Path, limit: u64) -> std::io::Result<String> {
+    use std::io::{Error as IoError, ErrorKind as IoKind, Read};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(IoError::new(
+            IoKind::InvalidInput,
+            "it is not a regular file",
+        ));
+    }
+    let mut text = String::new();
+    file.take(limit.saturating_add(1))
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > limit {
+        return Err(IoError::new(IoKind::InvalidData, "it is too long"));
+    }
+    Ok(text)
+}
+
 /// A folder below which files are opened without following links. The folder itself may have been
 /// reached through one.
 #[derive(Debug)]

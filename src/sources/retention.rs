@@ -1,11 +1,11 @@
 //! What a harness's own settings say about how long it keeps sessions.
 
-use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::model::provider::Provider;
+use crate::sources::file::read_small;
 
 /// How long a harness keeps a session file after its last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,9 @@ pub fn retention(provider: Provider, root: &Path) -> Retention {
                 #[serde(rename = "cleanupPeriodDays")]
                 days: Option<u64>,
             }
-            let mut text = Vec::new();
-            let read = std::fs::File::open(root.join("settings.json"))
-                .and_then(|f| f.take(1 << 20).read_to_end(&mut text));
-            let days = read
+            let days = read_small(&root.join("settings.json"), 1 << 20)
                 .ok()
-                .and_then(|_| serde_json::from_slice::<Settings>(&text).ok())
+                .and_then(|text| serde_json::from_str::<Settings>(&text).ok())
                 .and_then(|s| s.days);
             Retention {
                 days: Some(days.unwrap_or(30)),

@@ -1,8 +1,9 @@
 //! The folders in which each harness keeps its files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::env::Env;
+use crate::model::path::normalise;
 use crate::model::provider::Provider;
 use crate::sources::config::Config;
 
@@ -15,6 +16,40 @@ pub struct ProviderRoot {
     pub path: PathBuf,
     /// Whether a setting or variable named it: a missing one is then worth a word.
     pub named: bool,
+}
+
+/// The root that `path` lies in or that lies in `path`, by real names: nothing of ours belongs
+/// there, and a harness's own files would be captured as sessions or written over.
+#[must_use]
+pub fn overlapping(env: &Env, config: &Config, path: &Path) -> Option<PathBuf> {
+    let path = real(path);
+    roots(env, config)
+        .into_iter()
+        .map(|root| root.path)
+        .find(|root| {
+            let root = real(root);
+            path.starts_with(&root) || root.starts_with(&path)
+        })
+}
+
+/// The real name of `path`, as far as it exists.
+#[must_use]
+pub fn real(path: &Path) -> PathBuf {
+    let path = normalise(path);
+    let mut rest = Vec::new();
+    let mut at = path.as_path();
+    loop {
+        if let Ok(found) = std::fs::canonicalize(at) {
+            return rest.iter().rev().fold(found, |full, part| full.join(part));
+        }
+        match (at.parent(), at.file_name()) {
+            (Some(parent), Some(name)) => {
+                rest.push(name.to_owned());
+                at = parent;
+            }
+            _ => return path,
+        }
+    }
 }
 
 /// The roots in force: the harness's own variable first, else its home default, then the extra
@@ -50,7 +85,7 @@ pub fn roots(env: &Env, config: &Config) -> Vec<ProviderRoot> {
                 named: true,
             });
         for mut root in own.into_iter().chain(extra) {
-            root.path = std::path::absolute(&root.path).unwrap_or(root.path);
+            root.path = normalise(&std::path::absolute(&root.path).unwrap_or(root.path));
             if !found
                 .iter()
                 .any(|f| f.provider == provider && f.path == root.path)

@@ -248,6 +248,10 @@ pub fn walk(root: &ProviderRoot, config: &Config, met: &mut dyn FnMut(Met)) -> R
         // Links are followed after everything that is really there, so that a link into the tree
         // never takes the place of the folder itself.
         for link in linked {
+            if std::fs::canonicalize(&link).is_ok_and(|real| config.excludes(&real)) {
+                odd(met, &link, Oddity::Excluded, None);
+                continue;
+            }
             if enter(&link, &mut seen, met) {
                 odd(met, &link, Oddity::FollowedLink, None);
                 descend(root, area, &link, &mut Vec::new(), &mut seen, config, met);
@@ -301,6 +305,15 @@ fn descend(
     met: &mut dyn FnMut(Met),
 ) {
     let at_area = top == root.path.join(area.rel);
+    // A rule holds for the real name as well, when links or dots lead here.
+    let real_top = std::fs::canonicalize(top).ok().filter(|real| real != top);
+    let excluded = |path: &Path| {
+        let real = real_top
+            .as_ref()
+            .zip(path.strip_prefix(top).ok())
+            .map(|(real, rel)| real.join(rel));
+        config.excludes(path) || real.is_some_and(|real| config.excludes(&real))
+    };
     let mut walk = WalkDir::new(top)
         .follow_links(false)
         .follow_root_links(true)
@@ -326,7 +339,11 @@ fn descend(
         let kind = entry.file_type();
         let path = entry.path();
         if kind.is_dir() {
-            if config.excludes(path) {
+            if excluded(path) {
+                // A link to it is no way around the rule.
+                if let Ok(m) = entry.metadata() {
+                    seen.insert((m.dev(), m.ino()));
+                }
                 let path = path.to_path_buf();
                 met(Met::Odd {
                     path,
@@ -345,7 +362,7 @@ fn descend(
         }
         if kind.is_symlink() && at_area && area.linked_projects && entry.depth() == 1 {
             match std::fs::metadata(path) {
-                Ok(m) if m.is_dir() && !config.excludes(path) => {
+                Ok(m) if m.is_dir() && !excluded(path) => {
                     linked.push(path.to_path_buf());
                     continue;
                 }
@@ -353,6 +370,15 @@ fn descend(
             }
         }
         if let Some(usage) = (area.classify)(root.provider, path) {
+            if excluded(path) {
+                let path = path.to_path_buf();
+                met(Met::Odd {
+                    path,
+                    kind: Oddity::Excluded,
+                    message: None,
+                });
+                continue;
+            }
             take(root, top, path, usage, config, met);
         } else if kind.is_symlink() {
             met(Met::Odd {

@@ -22,8 +22,10 @@ fn lines(names: &[&str]) -> Vec<u8> {
 fn told(sandbox: &Sandbox) -> Vec<String> {
     let export = sandbox.run(&["export", ID, "--format", "json"]).expect(0);
     let messages = export.at("/messages").as_array().unwrap().clone();
-    let mut texts: Vec<String> =
-        messages.iter().map(|m| m["text"].as_str().unwrap().to_owned()).collect();
+    let mut texts: Vec<String> = messages
+        .iter()
+        .map(|m| m["text"].as_str().unwrap().to_owned())
+        .collect();
     texts.sort();
     texts
 }
@@ -46,13 +48,19 @@ fn numbers_that_are_used_again_hide_nothing() {
         }
         let check = sandbox.run(&["doctor", "check"]).expect(1);
         assert!(check.stdout.contains("capture-missing"), "{}", check.stdout);
-        sandbox.run(&["mirror", "verify", "--deep"]).expect(if whole_mirror { 23 } else { 0 });
+        sandbox
+            .run(&["mirror", "verify", "--deep"])
+            .expect(if whole_mirror { 23 } else { 0 });
         // Other content, and as many captures as make the numbers pass the old one.
         for n in 1..=4 {
             sandbox.put(&rel, &lines(&["b1", "b2", "b3", "b4"][..n]));
             sandbox.run(&["index"]).expect(0);
         }
-        assert_eq!(told(&sandbox), ["a1", "a2", "b1", "b2", "b3", "b4"], "{whole_mirror}");
+        assert_eq!(
+            told(&sandbox),
+            ["a1", "a2", "b1", "b2", "b3", "b4"],
+            "{whole_mirror}"
+        );
         let again = sandbox.run(&["index"]).expect(0);
         assert_eq!(again.text("/status"), "no-op");
     }
@@ -68,7 +76,13 @@ fn a_source_that_still_exists_gets_its_ledger_back() {
     let run = sandbox.run(&["index"]).expect(0);
     assert_eq!(run.number("/captured/captures"), 1, "{}", run.stdout);
     let out = sandbox.path().join("got");
-    let args = ["mirror", "get", path.to_str().unwrap(), "-o", out.to_str().unwrap()];
+    let args = [
+        "mirror",
+        "get",
+        path.to_str().unwrap(),
+        "-o",
+        out.to_str().unwrap(),
+    ];
     sandbox.run(&args).expect(0);
     sandbox.run(&["doctor", "check", "--deep"]).expect(0);
     assert_eq!(told(&sandbox), ["a1", "a2"]);

@@ -20,4 +20,5 @@ mod moving;
 mod no_archive;
 mod odd_files;
 mod sandbox;
+mod unsafe_places;
 mod versions;

@@ -394,9 +394,9 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
                     by.entry(head.ident.provider.as_str()).or_default().pending += 1;
                 }
                 // The archive read a capture that the ledger no longer has.
-                if let Some(read) = read.filter(|(seq, hash)| {
-                    *seq > head.seq || *seq == head.seq && *hash != head.hash
-                }) {
+                if let Some(read) = read
+                    .filter(|(seq, hash)| *seq > head.seq || *seq == head.seq && *hash != head.hash)
+                {
                     behind.push((head.ident.key, read));
                 }
                 Ok(())

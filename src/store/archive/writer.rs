@@ -274,7 +274,9 @@ impl<'l> ArchiveWriter<'l> {
             let mut statement = self
                 .conn
                 .prepare("SELECT source_key, parsed_seq, captured_hash FROM sources")?;
-            let rows = statement.query_map([], |r| Ok((SourceKey(r.get(0)?), (get_u64(r, 1)?, get_digest(r, 2)?))))?;
+            let rows = statement.query_map([], |r| {
+                Ok((SourceKey(r.get(0)?), (get_u64(r, 1)?, get_digest(r, 2)?)))
+            })?;
             rows.collect()
         };
         read().map_err(|e| failed(&self.conn, "read", e))
