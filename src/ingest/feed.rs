@@ -87,6 +87,8 @@ struct Job {
 enum Parsed {
     Batch(Vec<Piece>),
     End(ResumePoint),
+    /// A compressed container ends or breaks here; what was decoded before stands.
+    Cut(ResumePoint, Error),
     Failed(Error),
 }
 
@@ -333,7 +335,7 @@ fn run(
     })?;
     let (send, receive) = crossbeam_channel::bounded(IN_FLIGHT);
     let mut counts = (0u64, 0u64, 0u64, 0u64);
-    let end: Result<ResumePoint> = std::thread::scope(|scope| {
+    let end: Result<(ResumePoint, Option<Error>)> = std::thread::scope(|scope| {
         scope.spawn(move || parse_job(job, content, &head, &send));
         drain(&receive, &mut |piece| {
             match piece {
@@ -352,8 +354,8 @@ fn run(
             append.piece(piece)
         })
     });
-    let resume = match end {
-        Ok(resume) => resume,
+    let (resume, cut) = match end {
+        Ok(end) => end,
         Err(e) if of_the_source(&e) => {
             // The rows of this capture are rolled back with `append`.
             out.problems.push(problem(&job.ident, &e));
@@ -368,6 +370,19 @@ fn run(
     out.parsed += 1;
     let line = append.finish(resume, env.now_ms())?;
     out.commits += u64::from(line.is_some());
+    if let Some(e) = cut {
+        out.problems.push(Problem {
+            provider: job.ident.provider,
+            path: job.ident.path.clone(),
+            kind: ErrorKind::SourcesFailed,
+            message: format!(
+                "the compressed file is cut short or damaged; the {} records before that are archived: {}",
+                counts.0,
+                e.message()
+            ),
+            is_error: true,
+        });
+    }
     // Said, and no failure: the bytes are safe. A harness of which nothing at all can be read is
     // an error of the check.
     if job.line.len > 0 && counts.0 == 0 && counts.2 > 0 && job.from.is_none() {
@@ -385,7 +400,7 @@ fn run(
 fn drain(
     receive: &Receiver<Parsed>,
     each: &mut dyn FnMut(&Piece) -> Result<()>,
-) -> Result<ResumePoint> {
+) -> Result<(ResumePoint, Option<Error>)> {
     for parsed in receive {
         match parsed {
             Parsed::Batch(pieces) => {
@@ -393,7 +408,8 @@ fn drain(
                     each(piece)?;
                 }
             }
-            Parsed::End(resume) => return Ok(resume),
+            Parsed::End(resume) => return Ok((resume, None)),
+            Parsed::Cut(resume, e) => return Ok((resume, Some(e))),
             Parsed::Failed(e) => return Err(e),
         }
     }
@@ -407,8 +423,18 @@ fn parse_job(job: &Job, content: ContentReader<'_>, head: &[u8], send: &Sender<P
     let result = (|| {
         let mut pieces = Vec::with_capacity(BATCH);
         let mut parser = parser_for(job, content, head)?;
-        while let Some(piece) = parser.next()? {
-            pieces.push(piece);
+        let mut cut = None;
+        loop {
+            match parser.next() {
+                Ok(Some(piece)) => pieces.push(piece),
+                Ok(None) => break,
+                // The container is damaged, not the mirror: everything whole was handed out.
+                Err(e) if is_packed(&job.ident.path) && !is_of_the_mirror(&e) => {
+                    cut = Some(e);
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
             if pieces.len() == BATCH
                 && send
                     .send(Parsed::Batch(std::mem::take(&mut pieces)))
@@ -421,11 +447,12 @@ fn parse_job(job: &Job, content: ContentReader<'_>, head: &[u8], send: &Sender<P
         if send.send(Parsed::Batch(pieces)).is_err() {
             return Ok(None);
         }
-        Ok(Some(parser.resume()))
+        Ok(Some((parser.resume(), cut)))
     })();
     let _ = match result {
         Ok(None) => Ok(()),
-        Ok(Some(resume)) => send.send(Parsed::End(resume)),
+        Ok(Some((resume, None))) => send.send(Parsed::End(resume)),
+        Ok(Some((resume, Some(e)))) => send.send(Parsed::Cut(resume, e)),
         Err(e) => send.send(Parsed::Failed(e)),
     };
 }
@@ -440,11 +467,7 @@ fn parser_for<'c>(
         path: &job.ident.path,
     };
     let at = job.from.as_ref().map_or(0, |f| f.offset);
-    let packed = job
-        .ident
-        .path
-        .extension()
-        .is_some_and(|e| e.as_encoded_bytes() == b"zst");
+    let packed = is_packed(&job.ident.path);
     let rewind = if packed { 0 } else { at };
     content
         .seek(SeekFrom::Start(rewind))
@@ -456,14 +479,54 @@ fn parser_for<'c>(
     // Offsets count decoded bytes: what was read before is decoded again and passed over.
     let mut plain_head = Vec::new();
     if at == 0 {
-        (&mut plain)
+        // What decodes before the container breaks is read; the break is met again behind it.
+        let broken = (&mut plain)
             .take(HEAD_BYTES)
             .read_to_end(&mut plain_head)
-            .map_err(|e| unreadable(&job.line, e))?;
-        let whole = std::io::Cursor::new(plain_head.clone()).chain(plain);
+            .err();
+        let rest: Box<dyn Read + 'c> = match broken {
+            Some(e) => Box::new(Broken(Some(e))),
+            None => plain,
+        };
+        let whole = std::io::Cursor::new(plain_head.clone()).chain(rest);
         return Ok(parse::open(name, Box::new(whole), &plain_head, None));
     }
     std::io::copy(&mut (&mut plain).take(at), &mut std::io::sink())
         .map_err(|e| unreadable(&job.line, e))?;
     Ok(parse::open(name, plain, &plain_head, job.from.clone()))
+}
+
+fn is_packed(path: &std::path::Path) -> bool {
+    path.extension()
+        .is_some_and(|e| e.as_encoded_bytes() == b"zst")
+}
+
+/// Whether a read failed because of the mirror, not because of what is in the capture.
+fn is_of_the_mirror(e: &Error) -> bool {
+    let mut at: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(e);
+    while let Some(cause) = at {
+        if cause.is::<Error>() {
+            return true;
+        }
+        at = match cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref)
+        {
+            Some(inner) => Some(inner),
+            None => cause.source(),
+        };
+    }
+    false
+}
+
+/// Fails with the error that was met before.
+struct Broken(Option<std::io::Error>);
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(self
+            .0
+            .take()
+            .unwrap_or_else(|| std::io::Error::other("the content ended in an error")))
+    }
 }

@@ -19,6 +19,7 @@ mod lost_ledger;
 mod moving;
 mod no_archive;
 mod odd_files;
+mod packed;
 mod sandbox;
 mod unsafe_places;
 mod versions;

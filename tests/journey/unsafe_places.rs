@@ -123,3 +123,27 @@ fn a_fifo_in_place_of_a_settings_file_stops_nothing() {
     let run = sandbox.run(&["index"]).expect(2);
     assert_eq!(run.text("/err/kind"), "config-invalid");
 }
+
+#[test]
+fn what_is_not_looked_at_is_not_called_gone() {
+    let sandbox = Sandbox::new();
+    sandbox.put(".claude/projects/-a/s.jsonl", LINE);
+    sandbox.put(".claude/projects/-b/t.jsonl", LINE);
+    sandbox.run(&["index"]).expect(0);
+    std::fs::remove_file(sandbox.home().join(".claude/projects/-b/t.jsonl")).unwrap();
+    let pruned = |sandbox: &Sandbox| {
+        let check = sandbox.run(&["doctor", "check"]).expect(0);
+        check.number("/source_inventory/pruned")
+    };
+    assert_eq!(pruned(&sandbox), 1);
+    sandbox.put(
+        ".config/cass/config.toml",
+        b"exclude = [\"~/.claude/projects/-a\"]\n",
+    );
+    assert_eq!(pruned(&sandbox), 1);
+    sandbox.put(
+        ".config/cass/config.toml",
+        b"exclude = [\"~/.claude/projects\"]\n",
+    );
+    assert_eq!(pruned(&sandbox), 0);
+}

@@ -1,6 +1,7 @@
 //! `sources.*`: what the harnesses have now, against what was captured. Names and metadata only.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 
 use super::context::Context;
 use crate::disk::writer_owner;
@@ -26,6 +27,7 @@ const SOON_DAYS: u64 = 3;
 /// What the mirror knows of one source, as far as this check compares it.
 struct Known {
     provider: Provider,
+    path: PathBuf,
     ino: u64,
     size: u64,
     mtime_ns: i64,
@@ -83,13 +85,15 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
         .collect();
     let mut findings = Vec::new();
     let now_ms = cx.env.now_ms();
-    for root in roots(&cx.env, &config) {
+    let mut blind: Vec<PathBuf> = Vec::new();
+    let all = roots(&cx.env, &config);
+    for root in &all {
         let Some((_, tally)) = tallies.get_mut(root.provider.as_str()) else {
             continue;
         };
         let keep = retention(root.provider, &root.path);
         tally.retention_days = tally.retention_days.or(keep.days);
-        let state = walk(&root, &config, &mut |met| match met {
+        let state = walk(root, &config, &mut |met| match met {
             Met::File(file) => {
                 tally.sources += 1;
                 let key = SourceKey::derive(LOCAL, file.provider, &file.path);
@@ -100,6 +104,17 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
                         || (k.size, k.mtime_ns) == (file.stat.size, file.stat.mtime_ns)
                 });
                 if captured {
+                    return;
+                }
+                if rustix::fs::access(&file.path, rustix::fs::Access::READ_OK).is_err() {
+                    tally.unreadable += 1;
+                    findings.push(Finding::new(
+                        CheckId::SourcesInventory,
+                        "source-unreadable",
+                        Severity::Warn,
+                        file.path.display().to_string(),
+                        "can't be read, and is not captured as it is now",
+                    ));
                     return;
                 }
                 tally.newer += 1;
@@ -118,6 +133,7 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
                 message,
             } => {
                 tally.unreadable += 1;
+                blind.push(path.clone());
                 let what = message.unwrap_or_else(|| "no permission".to_owned());
                 findings.push(Finding::new(
                     CheckId::SourcesInventory,
@@ -129,8 +145,12 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             }
             Met::Odd {
                 kind: Oddity::Excluded,
+                path,
                 ..
-            } => tally.excluded += 1,
+            } => {
+                tally.excluded += 1;
+                blind.push(path);
+            }
             Met::Odd {
                 kind: Oddity::Special | Oddity::Link,
                 ..
@@ -142,7 +162,12 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
                 tally.named_but_absent.push(root.path.display().to_string());
             }
             RootState::Absent => {}
-            RootState::Present | RootState::Unreadable => tally.installed = true,
+            // Nothing below it was seen: what is not seen is not gone.
+            RootState::Unreadable => {
+                tally.installed = true;
+                blind.push(root.path.clone());
+            }
+            RootState::Present => tally.installed = true,
         }
         if cx.should_stop() {
             let why = cx.stop_reason();
@@ -155,7 +180,12 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             return out;
         }
     }
-    for k in known.values() {
+    // Gone means: looked for, in a folder that could be listed, and not there.
+    let looked = |path: &Path| {
+        all.iter().any(|root| path.starts_with(&root.path))
+            && !blind.iter().any(|b| path.starts_with(b))
+    };
+    for k in known.values().filter(|k| looked(&k.path)) {
         if let Some((_, tally)) = tallies.get_mut(k.provider.as_str()) {
             tally.pruned += 1;
         }
@@ -178,6 +208,7 @@ fn known(cx: &Context) -> Result<HashMap<SourceKey, Known>> {
                 head.ident.key,
                 Known {
                     provider: head.ident.provider,
+                    path: head.ident.path,
                     ino: head.gate.ino,
                     size: head.gate.size,
                     mtime_ns: head.gate.mtime_ns,

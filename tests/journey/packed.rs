@@ -1,0 +1,66 @@
+//! Compressed rollouts that are cut short or damaged.
+
+use crate::sandbox::{Sandbox, fixtures};
+
+#[test]
+fn a_cut_or_damaged_container_costs_nothing_before_the_damage() {
+    let name = "rollout-2026-11-29T16-09-25-01a22811-80a4-77a2-a271-c9d2b3c9f78f.jsonl";
+    let plain = std::fs::read(
+        fixtures()
+            .join("codex/harness-0.171.0/archived_sessions")
+            .join(name),
+    )
+    .unwrap();
+    let records = plain.iter().filter(|b| **b == b'\n').count() as u64;
+    // Two frames, as a writer that appends makes them: the second one is cut.
+    let half = plain[..plain.len() / 2]
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .unwrap()
+        + 1;
+    let whole = plain[..half].iter().filter(|b| **b == b'\n').count() as u64;
+    let mut packed = zstd::encode_all(&plain[..half], 3).unwrap();
+    let first = packed.len();
+    packed.extend(zstd::encode_all(&plain[half..], 3).unwrap());
+    for (cut, sessions) in [(packed.len() - 4, 1), (first + 10, 1), (first, 1), (0, 0)] {
+        let sandbox = Sandbox::new();
+        let rel = format!(".codex/sessions/2026/11/29/{name}.zst");
+        let path = sandbox.put(&rel, &packed[..cut]);
+        let run = sandbox.run(&["index"]);
+        assert!(run.code == 0 || run.code == 8, "{cut}: {}", run.stdout);
+        let list = sandbox.run(&["sessions", "list"]).expect(0);
+        assert_eq!(list.number("/total"), sessions, "{cut}: {}", run.stdout);
+        if sessions > 0 {
+            let id = list.text("/sessions/0/id").to_owned();
+            let shown = sandbox.run(&["sessions", "show", &id]).expect(0);
+            let read = shown.number("/records");
+            assert!(
+                read >= whole && read <= records,
+                "{cut}: {read} of {records}"
+            );
+        }
+        // The bytes are safe, and the next run has nothing to do.
+        let out = sandbox.path().join("got");
+        let args = [
+            "mirror",
+            "get",
+            path.to_str().unwrap(),
+            "-o",
+            out.to_str().unwrap(),
+        ];
+        sandbox.run(&args).expect(0);
+        assert!(std::fs::read(&out).unwrap() == packed[..cut]);
+        assert_eq!(
+            sandbox.run(&["index"]).expect(0).text("/status"),
+            "no-op",
+            "{cut}"
+        );
+        // Whole again, it is read to its end.
+        sandbox.put(&rel, &packed);
+        sandbox.run(&["index"]).expect(0);
+        let list = sandbox.run(&["sessions", "list"]).expect(0);
+        let id = list.text("/sessions/0/id").to_owned();
+        let shown = sandbox.run(&["sessions", "show", &id]).expect(0);
+        assert_eq!(shown.number("/records"), records, "{cut}");
+    }
+}
