@@ -97,19 +97,11 @@ fn beside(
             }
         });
         for _ in 0..runs {
-            let ran = slowed(sandbox, paths);
-            assert!([0, 8].contains(&ran.code), "{}\n{}", ran.stdout, ran.stderr);
-            if ran.code == 8 {
-                // Nothing but bytes that hold no record may be the reason.
-                for failure in ran.at("/failures").as_array().unwrap() {
-                    assert_eq!(failure["captured"], true, "{failure}");
-                }
-            }
+            slowed(sandbox, paths).expect(0);
         }
     });
     // Now that it holds still: its last state is captured, and as a stable one.
-    let last = sandbox.run(&["index"]);
-    assert!([0, 8].contains(&last.code), "{}", last.stdout);
+    sandbox.run(&["index"]).expect(0);
     let (mut stable, mut marked) = (0, 0);
     for path in paths {
         let captures = sandbox.captures(path);
