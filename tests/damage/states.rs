@@ -162,9 +162,9 @@ fn a_mirror_that_is_gone_or_damaged_leaves_the_archive() {
             "no mirror",
             &lab.run(args),
             &Verdict {
-                exit: 0,
-                status: "warn",
-                code: Some("archive-only"),
+                exit: 1,
+                status: "error",
+                code: Some("capture-missing"),
                 coverage: &["archive-only"],
                 authority: &["verified-archive"],
                 mirror: &["absent"],

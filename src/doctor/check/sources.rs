@@ -478,7 +478,10 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
     if missing.0 > 0 {
         cx.mirror_damaged = true;
         cx.mirror_verified = false;
-        cx.facts.mirror.status = MirrorState::Corrupt;
+        // One that is gone as a whole is absent, not corrupt.
+        if cx.mirror_present {
+            cx.facts.mirror.status = MirrorState::Corrupt;
+        }
     }
     let (mut parse, mut health) = (Vec::new(), Vec::new());
     for (name, r) in by {
