@@ -218,6 +218,25 @@ impl Error {
         self
     }
 
+    /// Whether an error of type `T` is among the causes, those inside an I/O error included.
+    #[must_use]
+    pub fn is_caused_by<T: std::error::Error + 'static>(&self) -> bool {
+        let mut at = std::error::Error::source(self);
+        while let Some(cause) = at {
+            if cause.is::<T>() {
+                return true;
+            }
+            at = match cause
+                .downcast_ref::<std::io::Error>()
+                .and_then(std::io::Error::get_ref)
+            {
+                Some(inner) => Some(inner),
+                None => cause.source(),
+            };
+        }
+        false
+    }
+
     /// The kind to branch on.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

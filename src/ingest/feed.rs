@@ -503,20 +503,7 @@ fn is_packed(path: &std::path::Path) -> bool {
 
 /// Whether a read failed because of the mirror, not because of what is in the capture.
 fn is_of_the_mirror(e: &Error) -> bool {
-    let mut at: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(e);
-    while let Some(cause) = at {
-        if cause.is::<Error>() {
-            return true;
-        }
-        at = match cause
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref)
-        {
-            Some(inner) => Some(inner),
-            None => cause.source(),
-        };
-    }
-    false
+    e.is_caused_by::<Error>()
 }
 
 /// Fails with the error that was met before.

@@ -204,20 +204,7 @@ fn moved() -> std::io::Error {
 
 /// Whether an error, or one that caused it, is that a source changed while it was read.
 pub fn is_moved(error: &Error) -> bool {
-    let mut at: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
-    while let Some(e) = at {
-        if e.is::<Moved>() {
-            return true;
-        }
-        at = match e
-            .downcast_ref::<std::io::Error>()
-            .and_then(|io| io.get_ref())
-        {
-            Some(inner) => Some(inner),
-            None => e.source(),
-        };
-    }
-    false
+    error.is_caused_by::<Moved>()
 }
 
 #[cfg(test)]
