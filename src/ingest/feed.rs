@@ -332,6 +332,7 @@ fn run(
         hash: job.line.hash,
         restart: job.restart,
         parser_version: parse::VERSION,
+        kind: crate::store::archive::SourceKind::Log,
     })?;
     let (send, receive) = crossbeam_channel::bounded(IN_FLIGHT);
     let mut counts = (0u64, 0u64, 0u64, 0u64);

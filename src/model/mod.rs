@@ -10,5 +10,6 @@ pub mod path;
 pub mod progress;
 pub mod provider;
 pub mod record;
+pub mod row;
 pub mod source;
 pub mod verdict;

@@ -36,7 +36,7 @@ pub fn retention(provider: Provider, root: &Path) -> Retention {
                 configured: days.is_some(),
             }
         }
-        Provider::Codex => Retention {
+        _ => Retention {
             days: None,
             configured: false,
         },

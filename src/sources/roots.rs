@@ -61,6 +61,7 @@ pub fn roots(env: &Env, config: &Config) -> Vec<ProviderRoot> {
         let (variable, default) = match provider {
             Provider::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
             Provider::Codex => ("CODEX_HOME", ".codex"),
+            _ => continue,
         };
         let own = match env.var(variable) {
             Some(dir) => Some(ProviderRoot {

@@ -127,6 +127,7 @@ pub fn usage(provider: Provider, path: &Path) -> Option<FileUse> {
             }
             (name.starts_with(b"state_") && name.ends_with(b".sqlite")).then_some(FileUse::Evidence)
         }
+        _ => None,
     }
 }
 
@@ -138,6 +139,7 @@ fn is_top_file(provider: Provider, name: &[u8]) -> bool {
             matches!(name, b"history.jsonl" | b"session_index.jsonl")
                 || (name.starts_with(b"state_") && name.ends_with(b".sqlite"))
         }
+        _ => false,
     }
 }
 
@@ -193,6 +195,7 @@ fn areas(provider: Provider) -> &'static [Area] {
     match provider {
         Provider::Claude => CLAUDE,
         Provider::Codex => CODEX,
+        _ => &[],
     }
 }
 

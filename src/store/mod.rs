@@ -3,6 +3,7 @@
 pub mod archive;
 pub mod attestation;
 pub mod coverage;
+pub mod foreign;
 pub mod generation;
 pub mod layout;
 pub mod mirror;

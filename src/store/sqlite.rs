@@ -106,6 +106,34 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
     Ok(Some(conn))
 }
 
+/// Opens a copy of a foreign database that nobody else has open, so that what its WAL or journal
+/// holds is finished first. Its content is not trusted: no trigger, view or function of its schema
+/// runs. The copy and its sidecars are the caller's to remove.
+///
+/// # Errors
+/// `archive-corrupt` when it is no database; `io`, `no-space`.
+pub fn open_copy(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let conn = connect(&uri(path, "mode=rw"), flags, path)?;
+    let set = || -> rusqlite::Result<()> {
+        conn.busy_timeout(std::time::Duration::ZERO)?;
+        harden(&conn)?;
+        // Alone with the copy: no shared memory file is needed beside it, and nothing is synced.
+        conn.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |row| {
+            row.get::<_, String>(0)
+        })?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        conn.pragma_update(None, "synchronous", "OFF")?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        Ok(())
+    };
+    set().map_err(|e| failed("open", path, e))?;
+    Ok(conn)
+}
+
 /// Moves everything from the WAL into the database file and empties the WAL.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use super::line::Line;
 use super::shape::{self, Extent};
 use super::window::{Stop, Window};
 use super::{is_gap, len64, trimmed};
-use crate::ingest::provider::{Place, Reader};
+use crate::ingest::provider::{LogReader, Place, may_begin_record};
 use crate::model::record::Recovery;
 
 /// Lines that may be joined to one record behind its first.
@@ -106,6 +106,23 @@ fn readable(bytes: &[u8]) -> Option<Value> {
     Some(value)
 }
 
+/// The value that `bytes` are as a whole, repaired as far as needed: inside a document it may be
+/// of any kind.
+pub(super) fn document_value(bytes: &[u8]) -> Option<Value> {
+    if bytes.first() == Some(&b'{') {
+        return readable(bytes);
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let mut value = clean(&text);
+    if let std::borrow::Cow::Owned(_) = text {
+        value.recovery = Recovery::InvalidUtf8;
+        value.text.get_or_insert_with(|| text.clone().into_owned());
+    }
+    value.len = bytes.len();
+    serde_json::from_str::<IgnoredAny>(value.text.as_deref().unwrap_or(&text)).ok()?;
+    Some(value)
+}
+
 /// A value that is no object: only as a whole, finished line, for half a number is a number too.
 fn other_value(bytes: &[u8], place: Place) -> Option<Value> {
     if !place.at_line_start || !place.terminated {
@@ -119,12 +136,16 @@ fn other_value(bytes: &[u8], place: Place) -> Option<Value> {
 /// Where a record begins inside a broken segment. It must be one by its fields, and the segment or
 /// another record must follow it, so that no part of a broken record is taken for one. `left` is how
 /// many bytes may still be looked through in this segment.
-pub(super) fn record_inside(reader: &Reader, bytes: &[u8], left: &mut usize) -> Option<usize> {
+pub(super) fn record_inside(
+    reader: &dyn LogReader,
+    bytes: &[u8],
+    left: &mut usize,
+) -> Option<usize> {
     let mut tried = 0;
     for at in memchr::memmem::find_iter(bytes.get(1..)?, b"{\"") {
         let at = at + 1;
         let rest = bytes.get(at..)?;
-        if !reader.may_begin_record(rest) {
+        if !may_begin_record(reader, rest) {
             continue;
         }
         tried += 1;
@@ -154,7 +175,7 @@ pub(super) fn record_inside(reader: &Reader, bytes: &[u8], left: &mut usize) -> 
 }
 
 /// Whether the fields of `value`, found at the begin of `bytes`, are those of a record.
-fn is_record(reader: &Reader, bytes: &[u8], value: &Value) -> bool {
+fn is_record(reader: &dyn LogReader, bytes: &[u8], value: &Value) -> bool {
     let text = match &value.text {
         Some(text) => text.as_str(),
         None => std::str::from_utf8(bytes.get(..value.len).unwrap_or_default()).unwrap_or_default(),
@@ -175,7 +196,12 @@ pub(super) enum Join {
 
 /// Joins the broken line of `len` bytes at the begin of `window`, which ends inside a string, with
 /// the broken lines behind it.
-pub(super) fn join(reader: &Reader, window: &mut Window<'_>, len: usize, max_line: usize) -> Join {
+pub(super) fn join(
+    reader: &dyn LogReader,
+    window: &mut Window<'_>,
+    len: usize,
+    max_line: usize,
+) -> Join {
     let limit = MAX_JOINED_BYTES.min(max_line);
     let mut end = len;
     let mut walk = shape::Walk::default();

@@ -8,6 +8,7 @@
 //! source that is read in two parts gives the pieces of one that is read at once; only a run of NUL
 //! bytes or of separators may be cut in two where the first part ended.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,18 +16,23 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::provider::{Place, Reader, Reading};
+use crate::ingest::provider::{self, LogReader, Place, RawRecord, Reader, Reading, Start};
 use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span};
 
+mod database;
+mod document;
 pub(crate) mod json;
 mod ladder;
 pub(crate) mod line;
 pub(crate) mod payload;
+mod scan;
 mod shape;
 mod window;
 
+pub use database::{Rows, database};
+pub use document::Content;
 use ladder::{Join, Value};
 use window::{Stop, Window, len64};
 
@@ -48,9 +54,117 @@ pub struct SourceName<'a> {
     pub path: &'a Path,
 }
 
-/// Starts to parse `content`, which begins at `from` (at byte 0 when there is none). `head` is the
-/// beginning of the whole source, at most [`MAX_HEAD`] bytes of it; it names the session of records
-/// that come before the first that names it.
+/// What else is known of a source when its parse begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Beginning<'a> {
+    /// The source.
+    pub name: SourceName<'a>,
+    /// The beginning of the whole source, at most [`MAX_HEAD`] bytes of it; it names the session of
+    /// records that come before the first that names it.
+    pub head: &'a [u8],
+    /// Beginnings of the files that [`siblings`] named, as captured.
+    pub siblings: &'a BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// How the bytes of a source are read, decided by its harness, its name and its beginning.
+#[derive(Debug)]
+pub struct Method(Reader);
+
+/// How a container's bytes change when its harness writes to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// Lines: grows at its end, and is the whole of a session.
+    Log,
+    /// One JSON document: written anew as a whole.
+    Document,
+    /// A database: rows change in place.
+    Database,
+}
+
+impl Method {
+    /// The kind of container.
+    #[must_use]
+    pub fn container(&self) -> Container {
+        match self.0 {
+            Reader::Log(_) => Container::Log,
+            Reader::Document(_) => Container::Document,
+            Reader::Tables(_) => Container::Database,
+        }
+    }
+}
+
+/// How the source is read from `from` (from byte 0 when there is none).
+#[must_use]
+pub fn method(beginning: &Beginning<'_>, from: Option<&ResumePoint>) -> Method {
+    let state: State = from
+        .and_then(|point| serde_json::from_slice(&point.state).ok())
+        .unwrap_or_default();
+    Method(provider::reader(
+        Start {
+            provider: beginning.name.provider,
+            path: beginning.name.path,
+            head: beginning.head.get(..MAX_HEAD).unwrap_or(beginning.head),
+            siblings: beginning.siblings,
+        },
+        state.reader,
+    ))
+}
+
+/// Other files whose beginnings say something about the sessions of a source.
+#[must_use]
+pub fn siblings(name: SourceName<'_>, head: &[u8]) -> Vec<PathBuf> {
+    provider::siblings(name.provider, name.path, head)
+}
+
+/// Reads a source to its end: a log from `from` on, where `content` then begins; a document whole.
+/// Pieces tile what is read.
+///
+/// # Errors
+/// What `each` returns; `io` when the content can't be read: everything whole before that was
+/// handed out. `internal` for a database, which is read by [`database`].
+pub fn pieces<'r>(
+    name: SourceName<'_>,
+    method: Method,
+    mut content: Box<dyn Content + 'r>,
+    from: Option<ResumePoint>,
+    each: &mut dyn FnMut(Piece) -> Result<()>,
+) -> (Result<()>, ResumePoint) {
+    match method.0 {
+        Reader::Log(reader) => {
+            let mut parser =
+                SourceParser::new(name.path, reader, Box::new(content), from, MAX_LINE);
+            let result = loop {
+                match parser.next() {
+                    Ok(Some(piece)) => match each(piece) {
+                        Ok(()) => {}
+                        Err(e) => break Err(e),
+                    },
+                    Ok(None) => break Ok(()),
+                    Err(e) => break Err(e),
+                }
+            };
+            (result, parser.resume())
+        }
+        Reader::Document(reader) => {
+            document::read(name.path, reader, &mut *content, MAX_LINE, each)
+        }
+        Reader::Tables(_) => (
+            Err(Error::new(
+                ErrorKind::Internal,
+                "a database was read as a stream",
+            )),
+            ResumePoint {
+                offset: 0,
+                line: 1,
+                state: Vec::new(),
+            },
+        ),
+    }
+}
+
+/// Starts to parse the log `content`, which begins at `from` (at byte 0 when there is none).
+/// `head` is the beginning of the whole source, at most [`MAX_HEAD`] bytes of it. A source that is
+/// no log is read as lines of unknown records.
 #[must_use]
 pub fn open<'r>(
     name: SourceName<'_>,
@@ -70,26 +184,16 @@ pub fn open_limited<'r>(
     from: Option<ResumePoint>,
     max_line: usize,
 ) -> SourceParser<'r> {
-    let head = head.get(..MAX_HEAD).unwrap_or(head);
-    let (offset, line, state) = match from {
-        Some(point) => (
-            point.offset,
-            point.line,
-            serde_json::from_slice(&point.state).unwrap_or_default(),
-        ),
-        None => (0, 1, State::default()),
+    let beginning = Beginning {
+        name,
+        head,
+        siblings: &BTreeMap::new(),
     };
-    SourceParser {
-        path: name.path.to_owned(),
-        reader: Reader::new(name, first_objects(head), state.reader),
-        window: Window::new(content, offset),
-        line,
-        mid_line: state.mid_line,
-        after_nul: state.after_nul,
-        segment: None,
-        torn: None,
-        max_line: max_line.max(1),
-    }
+    let reader = match method(&beginning, from.as_ref()).0 {
+        Reader::Log(reader) => reader,
+        Reader::Document(_) | Reader::Tables(_) => provider::unknown_lines(name.path),
+    };
+    SourceParser::new(name.path, reader, content, from, max_line)
 }
 
 /// The plain bytes of a source: `content` itself, or what it decompresses to when the name ends in
@@ -111,7 +215,7 @@ pub fn decoded<'r>(path: &Path, content: Box<dyn Read + 'r>) -> Result<Box<dyn R
 /// A source being parsed.
 pub struct SourceParser<'r> {
     path: PathBuf,
-    reader: Reader,
+    reader: Box<dyn LogReader>,
     window: Window<'r>,
     line: u64,
     /// Something other than white space and NUL bytes came before on this line.
@@ -162,7 +266,35 @@ impl fmt::Debug for SourceParser<'_> {
     }
 }
 
-impl SourceParser<'_> {
+impl<'r> SourceParser<'r> {
+    fn new(
+        path: &Path,
+        reader: Box<dyn LogReader>,
+        content: Box<dyn Read + 'r>,
+        from: Option<ResumePoint>,
+        max_line: usize,
+    ) -> SourceParser<'r> {
+        let (offset, line, state) = match from {
+            Some(point) => (
+                point.offset,
+                point.line,
+                serde_json::from_slice(&point.state).unwrap_or_default(),
+            ),
+            None => (0, 1, State::default()),
+        };
+        SourceParser {
+            path: path.to_owned(),
+            reader,
+            window: Window::new(content, offset),
+            line,
+            mid_line: state.mid_line,
+            after_nul: state.after_nul,
+            segment: None,
+            torn: None,
+            max_line: max_line.max(1),
+        }
+    }
+
     /// The next piece; `None` behind the last one. Pieces tile the content. A torn tail is the last
     /// piece, and the only one that [`SourceParser::resume`] does not lie behind.
     ///
@@ -298,7 +430,12 @@ impl SourceParser<'_> {
             && let Some((line, len)) = ladder::well_formed(bytes)
         {
             let hash = Digest::of(bytes.get(..len).unwrap_or_default());
-            let reading = self.reader.read(Some(&line), offset, &hash);
+            let reading = self.reader.read(RawRecord {
+                text: std::str::from_utf8(bytes.get(..len).unwrap_or_default()).unwrap_or_default(),
+                line: Some(&line),
+                offset,
+                hash: &hash,
+            });
             return Ok(self.record(len, Recovery::Clean, hash, reading, 0));
         }
         if let Some(value) = ladder::first_value(bytes, place) {
@@ -307,14 +444,14 @@ impl SourceParser<'_> {
         if stop == Stop::End {
             return self.torn_tail(len64(len));
         }
-        let inside = ladder::record_inside(&self.reader, bytes, &mut segment.search);
+        let inside = ladder::record_inside(&*self.reader, bytes, &mut segment.search);
         if let Some(at) = inside {
             self.segment = Some(segment);
             return Ok(self.fragment(at));
         }
         let whole = bytes.len();
         if stop == Stop::Newline && shape::extent(bytes) == shape::Extent::InString {
-            match ladder::join(&self.reader, &mut self.window, len, self.max_line) {
+            match ladder::join(&*self.reader, &mut self.window, len, self.max_line) {
                 Join::Record(value) => return Ok(self.repaired(value)),
                 Join::Pending => {
                     let rest = self.window.rest().len();
@@ -335,7 +472,12 @@ impl SourceParser<'_> {
             None => std::str::from_utf8(raw).unwrap_or_default(),
         };
         let line = serde_json::from_str(text).ok();
-        let reading = self.reader.read(line.as_ref(), self.window.offset(), &hash);
+        let reading = self.reader.read(RawRecord {
+            text,
+            line: line.as_ref(),
+            offset: self.window.offset(),
+            hash: &hash,
+        });
         self.record(value.len, value.recovery, hash, reading, value.line_feeds)
     }
 
@@ -446,7 +588,7 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
 
 /// The lines of `head` that are objects, with their texts; broken ones and one that `head` cuts off
 /// are left out.
-fn first_objects(head: &[u8]) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn first_objects(head: &[u8]) -> impl Iterator<Item = (usize, &str)> {
     head.split(|b| *b == b'\n')
         .map(|l| l.strip_prefix(b"\xef\xbb\xbf").unwrap_or(l))
         .map(|l| trimmed(l).trim_ascii_start())

@@ -2,15 +2,20 @@
 
 pub mod claude;
 pub mod codex;
+mod unknown;
 mod wrapper;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 
 use serde_json::value::RawValue;
 
-use crate::ingest::parse::SourceName;
 use crate::ingest::parse::line::Line;
 use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
+use crate::model::row::Row;
 
 /// Where a value stands in its source.
 #[derive(Debug, Clone, Copy)]
@@ -33,70 +38,191 @@ pub(crate) struct Reading {
     pub(crate) facts: Facts,
 }
 
-/// Reads the records of one source.
-#[derive(Debug)]
-pub(crate) enum Reader {
-    Claude(Box<claude::ClaudeReader>),
-    Codex(Box<codex::CodexReader>),
+/// A raw record as its reader sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawRecord<'a> {
+    /// Its JSON text, repaired where it had to be.
+    pub(crate) text: &'a str,
+    /// Its outermost fields; `None` when it is JSON but no object.
+    pub(crate) line: Option<&'a Line<'a>>,
+    /// Where its bytes begin.
+    pub(crate) offset: u64,
+    /// BLAKE3 of its bytes.
+    pub(crate) hash: &'a Digest,
 }
 
-impl Reader {
-    /// A reader for the source `name`; `first` are the objects at its begin with the number of
-    /// their lines, `state` is what a reader of an earlier part of it left.
-    pub(crate) fn new<'h>(
-        name: SourceName<'_>,
-        first: impl Iterator<Item = (usize, &'h str)>,
-        state: Option<serde_json::Value>,
-    ) -> Self {
-        match name.provider {
-            Provider::Claude => {
-                Reader::Claude(Box::new(claude::ClaudeReader::new(name.path, first, state)))
-            }
-            Provider::Codex => {
-                Reader::Codex(Box::new(codex::CodexReader::new(name.path, first, state)))
-            }
-        }
+/// Reads a log: one JSON object a line, appended.
+pub(crate) trait LogReader: Debug + Send {
+    /// What the reader of a later part of the same source must know; bounded.
+    fn state(&self) -> Option<serde_json::Value> {
+        None
     }
 
-    /// What the next reader must know; bounded.
-    pub(crate) fn state(&self) -> Option<serde_json::Value> {
-        match self {
-            Reader::Claude(reader) => reader.state(),
-            Reader::Codex(reader) => reader.state(),
-        }
-    }
-
-    /// Whether bytes that begin with `{"` may be the begin of a record, by their first key.
-    pub(crate) fn may_begin_record(&self, bytes: &[u8]) -> bool {
-        let keys = match self {
-            Reader::Claude(_) => claude::FIRST_KEYS,
-            Reader::Codex(_) => codex::FIRST_KEYS,
-        };
-        let Some(rest) = bytes.strip_prefix(b"{\"") else {
-            return false;
-        };
-        keys.iter().any(|key| {
-            rest.strip_prefix(key.as_bytes())
-                .is_some_and(|after| after.first() == Some(&b'"'))
-        })
-    }
+    /// Keys that a record may begin with: where one may be looked for inside a broken line.
+    fn first_keys(&self) -> &'static [&'static str];
 
     /// Whether an object is a record by its fields.
-    pub(crate) fn is_record(&self, line: &Line<'_>) -> bool {
-        match self {
-            Reader::Claude(_) => claude::is_record(line),
-            Reader::Codex(_) => codex::is_record(line),
-        }
+    fn is_record(&self, line: &Line<'_>) -> bool;
+
+    /// What a record says. Records come in file order.
+    fn read(&mut self, record: RawRecord<'_>) -> Reading;
+}
+
+/// Reads a JSON document that its harness rewrites whole: an array of records, an object with
+/// such an array, or one record.
+pub(crate) trait DocumentReader: Debug + Send {
+    /// Names of the member of the outermost object whose array holds the records.
+    fn record_members(&self) -> &'static [&'static str] {
+        &[]
     }
 
-    /// What a record says whose bytes begin at `offset` and hash to `hash`; no `line` when it is
-    /// JSON but no object.
-    pub(crate) fn read(&mut self, line: Option<&Line<'_>>, offset: u64, hash: &Digest) -> Reading {
-        match self {
-            Reader::Claude(reader) => reader.read(line, offset, hash),
-            Reader::Codex(reader) => reader.read(line, offset),
-        }
+    /// What the document says beside its records. Comes before the records, whatever the order in
+    /// the file. `members` are the other members of the outermost object, long ones left out.
+    fn frame(&mut self, members: &Members) -> Reading;
+
+    /// What one record says: an element of the array, or a whole document that has none.
+    fn read(&mut self, record: RawRecord<'_>) -> Reading;
+}
+
+/// Members of a document's outermost object: their names and JSON texts.
+#[derive(Debug, Default)]
+pub(crate) struct Members(pub(crate) BTreeMap<String, String>);
+
+impl Members {
+    /// The JSON text of a member.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
     }
+
+    /// The string that a member is.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        serde_json::from_str::<String>(self.get(name)?)
+            .ok()
+            .filter(|t| !t.is_empty())
+    }
+
+    /// The number that a member is.
+    pub(crate) fn number(&self, name: &str) -> Option<i64> {
+        serde_json::from_str(self.get(name)?).ok()
+    }
+}
+
+/// Reads the tables of a database.
+pub(crate) trait TableReader: Debug + Send {
+    /// The tables whose rows are records. Those that are not there are passed over; rows of other
+    /// tables are settings, indexes or caches.
+    fn tables(&self) -> &'static [&'static str];
+
+    /// Asks for rows in the order in which people would read them. Rows that were not asked for
+    /// come behind, in the order of [`TableReader::tables`] and of their row ids.
+    ///
+    /// # Errors
+    /// What `visit` returns.
+    fn visit(&mut self, visit: &mut dyn Visit) -> crate::error::Result<()>;
+
+    /// What a row says.
+    fn read(&mut self, table: &'static str, row: &Row) -> Reading;
+}
+
+/// A walk over a database's rows: every row that is asked for is read and handed on, once.
+pub(crate) trait Visit {
+    /// Whether the database has the table.
+    fn has(&self, table: &str) -> bool;
+
+    /// Whether the table has the column.
+    fn has_column(&self, table: &str, column: &str) -> bool;
+
+    /// First columns of a query, as texts; NULL and unreadable ones are left out.
+    ///
+    /// # Errors
+    /// The query can't be run.
+    fn keys(&mut self, sql: &str, params: &[&str]) -> crate::error::Result<Vec<String>>;
+
+    /// Reads the rows of `table` that `rest` (`WHERE ... ORDER BY ...`) selects.
+    ///
+    /// # Errors
+    /// The query can't be run, or the row could not be handed on.
+    fn rows(
+        &mut self,
+        reader: &mut dyn TableReader,
+        table: &'static str,
+        rest: &str,
+        params: &[&str],
+    ) -> crate::error::Result<()>;
+}
+
+/// What a source is read with, by the kind of its container.
+#[derive(Debug)]
+pub(crate) enum Reader {
+    /// Lines.
+    Log(Box<dyn LogReader>),
+    /// One JSON document.
+    Document(Box<dyn DocumentReader>),
+    /// A database.
+    Tables(Box<dyn TableReader>),
+}
+
+/// A source at the begin of a parse.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start<'a> {
+    pub(crate) provider: Provider,
+    pub(crate) path: &'a Path,
+    /// The beginning of the whole source.
+    pub(crate) head: &'a [u8],
+    /// Beginnings of the files that [`siblings`] named, as captured; those that were not are left
+    /// out.
+    pub(crate) siblings: &'a BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl<'a> Start<'a> {
+    /// The lines of the beginning that are objects, with their numbers.
+    pub(crate) fn first_objects(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
+        crate::ingest::parse::first_objects(self.head)
+    }
+
+    /// A sibling that is one JSON document, read as `T`.
+    #[allow(dead_code)]
+    pub(crate) fn sibling<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Option<T> {
+        serde_json::from_slice(self.siblings.get(path)?).ok()
+    }
+}
+
+/// A reader for a source; `state` is what a reader of an earlier part of it left.
+pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Reader {
+    match start.provider {
+        Provider::Codex => Reader::Log(Box::new(codex::CodexReader::new(
+            start.path,
+            start.first_objects(),
+            state,
+        ))),
+        _ => Reader::Log(Box::new(claude::ClaudeReader::new(
+            start.path,
+            start.first_objects(),
+            state,
+        ))),
+    }
+}
+
+/// A reader for lines of which nothing is known.
+pub(crate) fn unknown_lines(path: &Path) -> Box<dyn LogReader> {
+    Box::new(unknown::UnknownReader::new(path))
+}
+
+/// Other files that say something about the session of a source and not in it: title, workspace,
+/// roles. Their beginnings are handed to [`reader`]. `head` is the beginning of the source.
+pub(crate) fn siblings(_provider: Provider, _path: &Path, _head: &[u8]) -> Vec<PathBuf> {
+    Vec::new()
+}
+
+/// Whether bytes that begin with `{"` may be the begin of a record, by their first key.
+pub(crate) fn may_begin_record(reader: &dyn LogReader, bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(b"{\"") else {
+        return false;
+    };
+    reader.first_keys().iter().any(|key| {
+        rest.strip_prefix(key.as_bytes())
+            .is_some_and(|after| after.first() == Some(&b'"'))
+    })
 }
 
 /// A message with nothing but its text.

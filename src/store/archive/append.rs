@@ -49,6 +49,29 @@ pub struct CaptureRef<'a> {
     pub restart: bool,
     /// Version of the parser that reads it.
     pub parser_version: u32,
+    /// How its harness writes it.
+    pub kind: SourceKind,
+}
+
+/// How a harness writes a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    /// It appends; a file about a session holds all of it, so two that differ are branches.
+    Log,
+    /// It rewrites a document or rows in place, and a session may lie in many of them. What is
+    /// unchanged since the capture before is one row for each run of it, not one for each record.
+    Store,
+}
+
+/// Records that lie side by side and that an earlier capture of the same source brought already.
+#[derive(Debug)]
+pub(super) struct Run {
+    span: Span,
+    line: u64,
+    hasher: blake3::Hasher,
+    /// Conversation and row of the first of them.
+    at: usize,
+    original: i64,
 }
 
 /// How far a source was read.
@@ -94,6 +117,12 @@ pub struct SourceAppend<'w, 'l> {
     /// Epoch and row hash of the source before; `None` when it is new.
     pub(super) before: Option<(u64, Digest)>,
     pub(super) parser_version: u32,
+    pub(super) kind: SourceKind,
+    /// The run of unchanged records at the end of what was appended, and the bytes of separators
+    /// behind it, which belong to it if it goes on.
+    pub(super) run: Option<Run>,
+    pub(super) run_gap: u64,
+    pub(super) runs: Vec<Run>,
     pub(super) expected: u64,
     pub(super) open: Vec<Open>,
     pub(super) by_row: HashMap<i64, usize>,
@@ -171,6 +200,10 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             source_is_new,
             before,
             parser_version: capture.parser_version,
+            kind: capture.kind,
+            run: None,
+            run_gap: 0,
+            runs: Vec::new(),
             expected,
             open: Vec::new(),
             by_row: HashMap::new(),
@@ -207,6 +240,10 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         self.expected = span.end();
         match piece {
             Piece::Record(record) => self.record(record),
+            Piece::Separator(span) if self.run.is_some() => {
+                self.run_gap += span.len;
+                Ok(())
+            }
             Piece::Separator(span) => {
                 self.source.source.accounting.separator_bytes += span.len;
                 Ok(())
@@ -216,13 +253,16 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                 line,
                 reason: SkipReason::TornTail,
             } => {
+                self.end_run();
                 self.source.source.accounting.tail = Some(*span);
                 self.source.tail_line = Some(*line);
                 Ok(())
             }
-            Piece::Skipped { span, line, reason } => self
-                .skip(*span, *line, *reason)
-                .map_err(|e| failed(self.conn, "append to", e)),
+            Piece::Skipped { span, line, reason } => {
+                self.end_run();
+                self.skip(*span, *line, *reason)
+                    .map_err(|e| failed(self.conn, "append to", e))
+            }
         }
     }
 
@@ -235,6 +275,9 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
     /// `no-space`, `io`: either nothing was committed, or the commit is there and its coverage
     /// line is written by the next writer. `internal` when a conversation moved meanwhile.
     pub fn finish(mut self, resume: ResumePoint, now_ms: i64) -> Result<Option<CommitLine>> {
+        self.end_run();
+        self.put_runs()
+            .map_err(|e| failed(self.conn, "append to", e))?;
         let accounting = &mut self.source.source.accounting;
         accounting.length = self.expected;
         let tail = accounting.tail.map_or(0, |t| t.len);
@@ -436,6 +479,79 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         }
         self.place_and_put(record)
             .map_err(|e| failed(self.conn, "append to", e))
+    }
+
+    /// Counts a record that an earlier capture of this source brought already.
+    pub(super) fn unchanged(&mut self, at: usize, record: &ParsedRecord, original: i64) {
+        let gap = std::mem::take(&mut self.run_gap);
+        let run = self.run.get_or_insert_with(|| Run {
+            span: Span {
+                offset: record.span.offset,
+                len: 0,
+            },
+            line: record.line,
+            hasher: blake3::Hasher::new(),
+            at,
+            original,
+        });
+        run.span.len += gap + record.span.len;
+        run.hasher.update(&record.hash.0);
+    }
+
+    /// Ends the run at hand; what lies behind it belongs to something else.
+    pub(super) fn end_run(&mut self) {
+        let accounting = &mut self.source.source.accounting;
+        accounting.separator_bytes += std::mem::take(&mut self.run_gap);
+        if let Some(run) = self.run.take() {
+            accounting.duplicate.records += 1;
+            accounting.duplicate.bytes += run.span.len;
+            self.runs.push(run);
+        }
+    }
+
+    /// Puts the rows of the runs. A run goes through many conversations; its row belongs to one
+    /// that this append touches anyway, so that the others stay as they are.
+    fn put_runs(&mut self) -> rusqlite::Result<()> {
+        let touched = self.open.iter().position(|o| o.first != 0);
+        for run in std::mem::take(&mut self.runs) {
+            let id = self.next.record;
+            self.next.record += 1;
+            let o = &mut self.open[touched.unwrap_or(run.at)];
+            let hash = put(
+                &mut self.insert_record,
+                &RECORDS,
+                &[
+                    ValueRef::Integer(id),
+                    ValueRef::Integer(o.row.id),
+                    ValueRef::Integer(self.source.id),
+                    int(self.source.source.epoch),
+                    int(self.source.source.parsed_seq),
+                    int(run.span.offset),
+                    int(run.span.len),
+                    int(run.line),
+                    blob(&Digest::from(run.hasher.finalize())),
+                    ValueRef::Integer(1),
+                    ValueRef::Integer(0),
+                    text(names::class(RecordClass::Duplicate)),
+                    ValueRef::Integer(run.original),
+                    ValueRef::Null,
+                    ValueRef::Null,
+                    ValueRef::Null,
+                    text("unchanged"),
+                    ValueRef::Null,
+                    ValueRef::Null,
+                    ValueRef::Null,
+                    ValueRef::Integer(i64::from(self.parser_version)),
+                ],
+            )?;
+            if o.first == 0 {
+                o.first = id;
+            }
+            o.last = id;
+            o.row.row_count += 1;
+            o.row.rows_sum.add(&hash);
+        }
+        Ok(())
     }
 
     pub(super) fn put_record(

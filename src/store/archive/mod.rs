@@ -21,7 +21,7 @@ use rusqlite::Connection;
 use crate::error::Error;
 use crate::store::sqlite;
 
-pub use append::{CaptureRef, Cursor, SourceAppend};
+pub use append::{CaptureRef, Cursor, SourceAppend, SourceKind};
 pub use identity::conversation_id;
 pub use reader::{Agreement, ArchiveReader, Counts, Listing};
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::OptionalExtension;
 
-use super::append::SourceAppend;
+use super::append::{SourceAppend, SourceKind};
 use super::identity;
 use super::ids::ById;
 use super::rows::{get_digest, get_u64, to_i64};
@@ -54,13 +54,26 @@ pub(super) struct Open {
 impl SourceAppend<'_, '_> {
     pub(super) fn place_and_put(&mut self, record: &ParsedRecord) -> rusqlite::Result<()> {
         if self.source.source.main_session.is_none() {
-            self.source.source.main_session = Some(record.session.clone());
+            // A store is about no session in particular: what it lacks is no other way taken.
+            self.source.source.main_session = Some(match self.kind {
+                SourceKind::Log => record.session.clone(),
+                SourceKind::Store => String::new(),
+            });
         }
         let mut at = self.route(&record.session)?;
         loop {
             if let Some((found, occurrence, place)) = self.known(at, record)? {
+                if let Place::Copy { original, .. } = place
+                    && self.kind == SourceKind::Store
+                    && self.holds_key(found, record, occurrence)?
+                {
+                    self.unchanged(found, record, original);
+                    return Ok(());
+                }
+                self.end_run();
                 return self.put_record(found, record, occurrence, place);
             }
+            self.end_run();
             let o = &self.open[at];
             if o.held == o.row.position_count || !self.may_diverge(record) {
                 let occurrence = self.count(at, &record.hash)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use super::{Reading, known, message, short, wrapper};
+use super::{LogReader, RawRecord, Reading, known, message, short, wrapper};
 use crate::ingest::parse::json::{self, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::ingest::parse::payload;
@@ -17,7 +17,7 @@ use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
 use identity::Identity;
 
 /// Keys that a record may begin with.
-pub(super) const FIRST_KEYS: &[&str] = &[
+const FIRST_KEYS: &[&str] = &[
     "type",
     "parentUuid",
     "logicalParentUuid",
@@ -69,7 +69,7 @@ raw_object! {
 }
 
 /// Whether an object is a record by its type.
-pub(super) fn is_record(line: &Line<'_>) -> bool {
+fn is_record(line: &Line<'_>) -> bool {
     json::text(line.kind).is_some_and(|kind| {
         SILENT.contains(&&*kind)
             || matches!(
@@ -89,6 +89,27 @@ pub(crate) struct ClaudeReader {
     recent: VecDeque<(u64, u64)>,
 }
 
+impl LogReader for ClaudeReader {
+    fn state(&self) -> Option<serde_json::Value> {
+        if self.title_rank == 0 && self.recent.is_empty() {
+            return None;
+        }
+        serde_json::to_value((self.title_rank, &self.recent)).ok()
+    }
+
+    fn first_keys(&self) -> &'static [&'static str] {
+        FIRST_KEYS
+    }
+
+    fn is_record(&self, line: &Line<'_>) -> bool {
+        is_record(line)
+    }
+
+    fn read(&mut self, record: RawRecord<'_>) -> Reading {
+        self.reading(record.line, record.offset, record.hash)
+    }
+}
+
 impl ClaudeReader {
     pub(super) fn new<'h>(
         path: &Path,
@@ -105,14 +126,7 @@ impl ClaudeReader {
         }
     }
 
-    pub(super) fn state(&self) -> Option<serde_json::Value> {
-        if self.title_rank == 0 && self.recent.is_empty() {
-            return None;
-        }
-        serde_json::to_value((self.title_rank, &self.recent)).ok()
-    }
-
-    pub(super) fn read(&mut self, line: Option<&Line<'_>>, offset: u64, hash: &Digest) -> Reading {
+    fn reading(&mut self, line: Option<&Line<'_>>, offset: u64, hash: &Digest) -> Reading {
         let nothing = Line::default();
         let object = line.is_some();
         let line = line.unwrap_or(&nothing);

@@ -10,14 +10,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reading, is_uuid, stem};
+use super::{LogReader, RawRecord, Reading, is_uuid, stem};
 use crate::ingest::parse::json::{self, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::model::record::{Disposition, Facts};
 use said::{Channel, Said};
 
 /// Keys that a record may begin with.
-pub(super) const FIRST_KEYS: &[&str] = &["timestamp", "type", "payload", "ordinal"];
+const FIRST_KEYS: &[&str] = &["timestamp", "type", "payload", "ordinal"];
 
 /// Types of records with an envelope that hold no message of their own.
 const SILENT: &[&str] = &[
@@ -84,7 +84,7 @@ raw_object! {
 
 /// Whether an object is a record by its type; only those in an envelope, since the bare ones of old
 /// versions look like the payloads of new ones.
-pub(super) fn is_record(line: &Line<'_>) -> bool {
+fn is_record(line: &Line<'_>) -> bool {
     line.payload.is_some()
         && json::text(line.kind).is_some_and(|kind| {
             SILENT.contains(&&*kind)
@@ -112,6 +112,28 @@ struct State {
     said: Said,
 }
 
+impl LogReader for CodexReader {
+    fn state(&self) -> Option<serde_json::Value> {
+        if self.begun {
+            serde_json::to_value(&self.state).ok()
+        } else {
+            None
+        }
+    }
+
+    fn first_keys(&self) -> &'static [&'static str] {
+        FIRST_KEYS
+    }
+
+    fn is_record(&self, line: &Line<'_>) -> bool {
+        is_record(line)
+    }
+
+    fn read(&mut self, record: RawRecord<'_>) -> Reading {
+        self.reading(record.line, record.offset)
+    }
+}
+
 impl CodexReader {
     pub(super) fn new<'h>(
         path: &Path,
@@ -129,15 +151,7 @@ impl CodexReader {
         CodexReader { state, begun }
     }
 
-    pub(super) fn state(&self) -> Option<serde_json::Value> {
-        if self.begun {
-            serde_json::to_value(&self.state).ok()
-        } else {
-            None
-        }
-    }
-
-    pub(super) fn read(&mut self, line: Option<&Line<'_>>, offset: u64) -> Reading {
+    fn reading(&mut self, line: Option<&Line<'_>>, offset: u64) -> Reading {
         self.begun = true;
         let mut reading = Reading {
             session: self.state.session.clone(),

@@ -316,6 +316,7 @@ pub fn capture(name: &str, seq: u64, len: u64, restart: bool) -> CaptureRef<'_> 
         hash: Digest::of(&seq.to_le_bytes()),
         restart,
         parser_version: 1,
+        kind: super::SourceKind::Log,
     }
 }
 
