@@ -1,7 +1,10 @@
 //! What each harness writes: one reader a harness.
 
+mod blocks;
 pub mod claude;
 pub mod codex;
+mod gemini;
+mod opencode;
 mod unknown;
 mod wrapper;
 
@@ -12,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::value::RawValue;
 
 use crate::ingest::parse::line::Line;
+use crate::ingest::parse::{json, payload};
 use crate::model::digest::Digest;
 use crate::model::provider::Provider;
 use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
@@ -195,6 +199,21 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
             start.first_objects(),
             state,
         ))),
+        Provider::Gemini => {
+            let reader = gemini::GeminiReader::new(start.path, start.first_objects());
+            if has_extension(start.path, "json") {
+                Reader::Document(Box::new(reader))
+            } else {
+                Reader::Log(Box::new(reader))
+            }
+        }
+        Provider::OpenCode => {
+            if is_database(start.head) {
+                Reader::Tables(Box::new(opencode::OpenCodeTables::default()))
+            } else {
+                Reader::Document(Box::new(opencode::OpenCodeTree::new(start)))
+            }
+        }
         _ => Reader::Log(Box::new(claude::ClaudeReader::new(
             start.path,
             start.first_objects(),
@@ -210,8 +229,11 @@ pub(crate) fn unknown_lines(path: &Path) -> Box<dyn LogReader> {
 
 /// Other files that say something about the session of a source and not in it: title, workspace,
 /// roles. Their beginnings are handed to [`reader`]. `head` is the beginning of the source.
-pub(crate) fn siblings(_provider: Provider, _path: &Path, _head: &[u8]) -> Vec<PathBuf> {
-    Vec::new()
+pub(crate) fn siblings(provider: Provider, path: &Path, head: &[u8]) -> Vec<PathBuf> {
+    match provider {
+        Provider::OpenCode => opencode::message_of(path, head).into_iter().collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Whether bytes that begin with `{"` may be the begin of a record, by their first key.
@@ -238,6 +260,15 @@ fn message(role: Role, kind: MessageKind, text: String) -> Message {
     }
 }
 
+/// Adds the text in `raw`, if there is any.
+fn push_text(out: &mut Vec<Message>, role: Role, kind: MessageKind, raw: Option<&RawValue>) {
+    if let Some(text) = json::text(raw)
+        && !text.is_empty()
+    {
+        out.push(message(role, kind, payload::described_in(text)));
+    }
+}
+
 /// The disposition of a record of a known type.
 fn known(messages: Vec<Message>) -> Disposition {
     if messages.is_empty() {
@@ -249,7 +280,7 @@ fn known(messages: Vec<Message>) -> Disposition {
 
 /// The text of `raw` as JSON, without payloads.
 fn json_text(raw: &RawValue) -> String {
-    crate::ingest::parse::payload::described_in(std::borrow::Cow::Borrowed(raw.get()))
+    payload::described_in(std::borrow::Cow::Borrowed(raw.get()))
 }
 
 /// The first 64 bits of a digest.
@@ -258,11 +289,22 @@ fn short(hash: &Digest) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The file name without its extensions `.zst` and `.jsonl`.
+/// Whether the content that begins with `head` is an SQLite database.
+fn is_database(head: &[u8]) -> bool {
+    head.starts_with(b"SQLite format 3\0")
+}
+
+/// Whether the file's name ends in `.` and `extension`.
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|e| e == extension)
+}
+
+/// The file name without its extensions `.zst` and `.jsonl` or `.json`.
 fn stem(path: &std::path::Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".zst").unwrap_or(&name);
-    name.strip_suffix(".jsonl").unwrap_or(name).to_owned()
+    let name = name.strip_suffix(".jsonl").unwrap_or(name);
+    name.strip_suffix(".json").unwrap_or(name).to_owned()
 }
 
 /// Whether `text` has the form of a UUID.

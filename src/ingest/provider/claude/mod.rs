@@ -1,19 +1,15 @@
 //! Claude Code: one JSON object a line, appended; a tree of records that is read in file order.
 
-mod blocks;
 mod identity;
 
 use std::collections::VecDeque;
 use std::path::Path;
 
-use serde_json::value::RawValue;
-
-use super::{LogReader, RawRecord, Reading, known, message, short, wrapper};
+use super::{LogReader, RawRecord, Reading, blocks, known, push_text, short, wrapper};
 use crate::ingest::parse::json::{self, raw_object};
 use crate::ingest::parse::line::Line;
-use crate::ingest::parse::payload;
 use crate::model::digest::Digest;
-use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
+use crate::model::record::{Disposition, Facts, MessageKind, Role};
 use identity::Identity;
 
 /// Keys that a record may begin with.
@@ -210,7 +206,7 @@ fn disposition(kind: &str, line: &Line<'_>) -> Disposition {
             };
             let mut out = Vec::new();
             if kind == "user" {
-                blocks::user(body.content, line, &mut out);
+                blocks::user(body.content, &|text| speaker(line, text), &mut out);
             } else {
                 blocks::assistant(body.content, &mut out);
                 let model = json::owned(body.model);
@@ -237,7 +233,7 @@ fn disposition(kind: &str, line: &Line<'_>) -> Disposition {
             };
             let mut out = Vec::new();
             if json::text(attached.kind).is_some_and(|k| k == "queued_command") {
-                blocks::user(attached.prompt, line, &mut out);
+                blocks::user(attached.prompt, &|text| speaker(line, text), &mut out);
             }
             known(out)
         }
@@ -252,15 +248,6 @@ fn disposition(kind: &str, line: &Line<'_>) -> Disposition {
     }
 }
 
-/// Adds the text in `raw`, if there is any.
-fn push_text(out: &mut Vec<Message>, role: Role, kind: MessageKind, raw: Option<&RawValue>) {
-    if let Some(text) = json::text(raw)
-        && !text.is_empty()
-    {
-        out.push(message(role, kind, payload::described_in(text)));
-    }
-}
-
 /// The role of a text in a user record.
 fn user_role(line: &Line<'_>, text: &str) -> Role {
     if json::is_true(line.is_meta)
@@ -271,4 +258,14 @@ fn user_role(line: &Line<'_>, text: &str) -> Role {
     } else {
         Role::User
     }
+}
+
+/// Who says a text of a user record, and what it is.
+fn speaker(line: &Line<'_>, text: &str) -> (Role, MessageKind) {
+    let kind = if json::is_true(line.is_compact_summary) {
+        MessageKind::Summary
+    } else {
+        MessageKind::Text
+    };
+    (user_role(line, text), kind)
 }

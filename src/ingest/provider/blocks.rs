@@ -1,14 +1,12 @@
-//! The blocks of a message.
+//! The blocks of a message in the shape of Anthropic's API, which many harnesses store.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::{push_text, user_role};
+use super::{json_text, message, push_text, wrapper};
 use crate::ingest::parse::json::{self, Element, raw_object};
-use crate::ingest::parse::line::Line;
 use crate::ingest::parse::payload;
-use crate::ingest::provider::{json_text, message};
 use crate::model::record::{Message, MessageKind, Role};
 
 raw_object! {
@@ -32,17 +30,32 @@ raw_object! {
     struct Source { kind = "type", media_type = "media_type", data = "data", url = "url" }
 }
 
-/// The messages of a user record's content: a string, or blocks.
-pub(super) fn user(content: Option<&RawValue>, line: &Line<'_>, out: &mut Vec<Message>) {
+/// Who says a text that stands in the user's mouth: the person, or the harness that put it there.
+pub(super) fn speaker(text: &str) -> (Role, MessageKind) {
+    let role = if wrapper::only_injected(text) {
+        Role::Meta
+    } else {
+        Role::User
+    };
+    (role, MessageKind::Text)
+}
+
+/// The messages of a user record's content: a string, or blocks. `speak` says who says a text and
+/// what it is; [`speaker`] where nothing else is known.
+pub(super) fn user(
+    content: Option<&RawValue>,
+    speak: &dyn Fn(&str) -> (Role, MessageKind),
+    out: &mut Vec<Message>,
+) {
     if let Some(text) = json::text(content) {
-        user_text(text, line, out);
+        user_text(text, speak, out);
         return;
     }
     for element in json::elements::<Block<'_>>(content) {
         let block = match element {
             Element::Object(block) => block,
             Element::Text(text) => {
-                user_text(text, line, out);
+                user_text(text, speak, out);
                 continue;
             }
             Element::Other => continue,
@@ -53,7 +66,7 @@ pub(super) fn user(content: Option<&RawValue>, line: &Line<'_>, out: &mut Vec<Me
         match &*kind {
             "text" => {
                 if let Some(text) = json::text(block.text) {
-                    user_text(text, line, out);
+                    user_text(text, speak, out);
                 }
             }
             "image" | "document" => attachment(&kind, &block, Role::User, out),
@@ -62,20 +75,16 @@ pub(super) fn user(content: Option<&RawValue>, line: &Line<'_>, out: &mut Vec<Me
     }
 }
 
-fn user_text(text: Cow<'_, str>, line: &Line<'_>, out: &mut Vec<Message>) {
+fn user_text(
+    text: Cow<'_, str>,
+    speak: &dyn Fn(&str) -> (Role, MessageKind),
+    out: &mut Vec<Message>,
+) {
     if text.is_empty() {
         return;
     }
-    let kind = if json::is_true(line.is_compact_summary) {
-        MessageKind::Summary
-    } else {
-        MessageKind::Text
-    };
-    out.push(message(
-        user_role(line, &text),
-        kind,
-        payload::described_in(text),
-    ));
+    let (role, kind) = speak(&text);
+    out.push(message(role, kind, payload::described_in(text)));
 }
 
 /// The messages of an assistant record's content.
