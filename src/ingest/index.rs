@@ -49,13 +49,8 @@ impl IndexOutcome {
     /// Sources that failed, in either part.
     #[must_use]
     pub fn failed_sources(&self) -> usize {
-        let feed = self.feed.iter().flat_map(|f| f.problems.iter());
-        self.capture
-            .problems
-            .iter()
-            .chain(feed)
-            .filter(|p| p.is_error)
-            .count()
+        let feed = self.feed.as_ref().map_or(0, |f| f.problems.len());
+        self.capture.problems.len() + feed
     }
 }
 

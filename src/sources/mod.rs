@@ -3,6 +3,9 @@
 
 pub mod config;
 pub mod file;
+pub mod harness;
 pub mod retention;
 pub mod roots;
+pub mod sight;
+pub mod usage;
 pub mod walk;

@@ -6,6 +6,7 @@ use crate::env::Env;
 use crate::model::path::normalise;
 use crate::model::provider::Provider;
 use crate::sources::config::Config;
+use crate::sources::harness::harness;
 
 /// One root of a harness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,24 +59,14 @@ pub fn real(path: &Path) -> PathBuf {
 pub fn roots(env: &Env, config: &Config) -> Vec<ProviderRoot> {
     let mut found: Vec<ProviderRoot> = Vec::new();
     for provider in Provider::ALL {
-        let (variable, default) = match provider {
-            Provider::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
-            Provider::Codex => ("CODEX_HOME", ".codex"),
-            _ => continue,
-        };
-        let own = match env.var(variable) {
-            Some(dir) => Some(ProviderRoot {
+        let own = harness(provider)
+            .homes(env)
+            .into_iter()
+            .map(|home| ProviderRoot {
                 provider,
-                path: PathBuf::from(dir),
-                named: true,
-            }),
-            None if env.home().as_os_str().is_empty() => None,
-            None => Some(ProviderRoot {
-                provider,
-                path: env.home().join(default),
-                named: false,
-            }),
-        };
+                path: home.path,
+                named: home.named,
+            });
         let extra = config
             .roots()
             .iter()

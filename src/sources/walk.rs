@@ -13,16 +13,9 @@ use walkdir::WalkDir;
 use crate::model::provider::Provider;
 use crate::sources::config::Config;
 use crate::sources::file::Stat;
+use crate::sources::harness::{Area, harness};
 use crate::sources::roots::ProviderRoot;
-
-/// What a file is to the harness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FileUse {
-    /// Holds sessions: captured and parsed.
-    Session,
-    /// Needed for a full restore (prompt history, tool results, metadata): captured only.
-    Evidence,
-}
+use crate::sources::usage::{FileUse, usage};
 
 /// One file found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,125 +73,6 @@ pub enum RootState {
     Unreadable,
 }
 
-/// How files below one part of a root are taken.
-struct Area {
-    /// Relative to the root.
-    rel: &'static str,
-    /// Project folders directly below may be links.
-    linked_projects: bool,
-    classify: fn(Provider, &Path) -> Option<FileUse>,
-}
-
-fn name_of(path: &Path) -> &[u8] {
-    path.file_name().map_or(&[][..], |n| n.as_encoded_bytes())
-}
-
-/// What a file is to `provider`, by its name alone; `None` for a file that is not taken. Holds for
-/// files that are gone, too.
-#[must_use]
-pub fn usage(provider: Provider, path: &Path) -> Option<FileUse> {
-    let name = name_of(path);
-    match provider {
-        Provider::Claude => {
-            let is_log = name.ends_with(b".jsonl");
-            // A workflow's journal names its agents; their own files hold what they said.
-            let area = path.ancestors().skip(1).map(name_of).find(|n| {
-                matches!(
-                    *n,
-                    b"projects" | b"todos" | b"tasks" | b"plans" | b"file-history"
-                )
-            });
-            if is_log
-                && area == Some(b"projects")
-                && name != b"history.jsonl"
-                && name != b"journal.jsonl"
-            {
-                return Some(FileUse::Session);
-            }
-            let in_results = path.parent().map(name_of) == Some(b"tool-results");
-            (is_log || in_results || name.ends_with(b".json")).then_some(FileUse::Evidence)
-        }
-        Provider::Codex => {
-            if matches!(name, b"history.jsonl" | b"session_index.jsonl") {
-                return Some(FileUse::Evidence);
-            }
-            if name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") {
-                return Some(FileUse::Session);
-            }
-            (name.starts_with(b"state_") && name.ends_with(b".sqlite")).then_some(FileUse::Evidence)
-        }
-        _ => None,
-    }
-}
-
-/// Whether a file directly in a root is taken.
-fn is_top_file(provider: Provider, name: &[u8]) -> bool {
-    match provider {
-        Provider::Claude => name == b"history.jsonl",
-        Provider::Codex => {
-            matches!(name, b"history.jsonl" | b"session_index.jsonl")
-                || (name.starts_with(b"state_") && name.ends_with(b".sqlite"))
-        }
-        _ => false,
-    }
-}
-
-/// Whether every file below an area is taken, whatever its name.
-fn evidence(_: Provider, _: &Path) -> Option<FileUse> {
-    Some(FileUse::Evidence)
-}
-
-fn session_only(provider: Provider, path: &Path) -> Option<FileUse> {
-    usage(provider, path).filter(|u| *u == FileUse::Session)
-}
-
-fn areas(provider: Provider) -> &'static [Area] {
-    const CLAUDE: &[Area] = &[
-        Area {
-            rel: "projects",
-            linked_projects: true,
-            classify: usage,
-        },
-        Area {
-            rel: "todos",
-            linked_projects: false,
-            classify: evidence,
-        },
-        Area {
-            rel: "tasks",
-            linked_projects: false,
-            classify: evidence,
-        },
-        Area {
-            rel: "plans",
-            linked_projects: false,
-            classify: evidence,
-        },
-        Area {
-            rel: "file-history",
-            linked_projects: false,
-            classify: evidence,
-        },
-    ];
-    const CODEX: &[Area] = &[
-        Area {
-            rel: "sessions",
-            linked_projects: true,
-            classify: session_only,
-        },
-        Area {
-            rel: "archived_sessions",
-            linked_projects: false,
-            classify: session_only,
-        },
-    ];
-    match provider {
-        Provider::Claude => CLAUDE,
-        Provider::Codex => CODEX,
-        _ => &[],
-    }
-}
-
 /// Walks one root and reports what it meets, in a stable order. Reads names and metadata only.
 pub fn walk(root: &ProviderRoot, config: &Config, met: &mut dyn FnMut(Met)) -> RootState {
     let odd = |met: &mut dyn FnMut(Met), path: &Path, kind, message: Option<String>| {
@@ -221,14 +95,14 @@ pub fn walk(root: &ProviderRoot, config: &Config, met: &mut dyn FnMut(Met)) -> R
         .collect();
     names.sort();
     for name in names {
-        if is_top_file(root.provider, name.as_encoded_bytes()) {
+        if let Some(usage) = usage(root.provider, Path::new(&name)) {
             let path = root.path.join(name);
-            take(root, &root.path, &path, FileUse::Evidence, config, met);
+            take(root, &root.path, &path, usage, config, met);
         }
     }
 
     let mut seen: BTreeSet<(u64, u64)> = BTreeSet::new();
-    for area in areas(root.provider) {
+    for area in harness(root.provider).areas() {
         let top = root.path.join(area.rel);
         match std::fs::symlink_metadata(&top) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -372,7 +246,8 @@ fn descend(
                 _ => {}
             }
         }
-        if let Some(usage) = (area.classify)(root.provider, path) {
+        let rel = path.strip_prefix(&root.path).unwrap_or(path);
+        if let Some(usage) = usage(root.provider, rel) {
             if excluded(path) {
                 let path = path.to_path_buf();
                 met(Met::Odd {

@@ -11,6 +11,7 @@
 
 mod big;
 mod damage;
+mod damaged_mirror;
 mod first_run;
 mod gates;
 mod growth;
@@ -20,6 +21,7 @@ mod moving;
 mod no_archive;
 mod odd_files;
 mod packed;
+mod roots;
 mod sandbox;
 mod unsafe_places;
 mod versions;

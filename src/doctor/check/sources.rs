@@ -1,7 +1,7 @@
 //! `sources.*`: what the harnesses have now, against what was captured. Names and metadata only.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::context::Context;
 use crate::disk::writer_owner;
@@ -16,7 +16,9 @@ use crate::model::verdict::{MirrorState, SourceState};
 use crate::sources::config::Config;
 use crate::sources::retention::retention;
 use crate::sources::roots::roots;
-use crate::sources::walk::{FileUse, Met, Oddity, RootState, usage, walk};
+use crate::sources::sight::Sight;
+use crate::sources::usage::{FileUse, Usages};
+use crate::sources::walk::{Met, Oddity, RootState, walk};
 use crate::store::archive::ArchiveReader;
 use crate::store::mirror::MirrorReader;
 
@@ -85,89 +87,82 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
         .collect();
     let mut findings = Vec::new();
     let now_ms = cx.env.now_ms();
-    let mut blind: Vec<PathBuf> = Vec::new();
-    let all = roots(&cx.env, &config);
-    for root in &all {
+    let mut sight = Sight::default();
+    for root in &roots(&cx.env, &config) {
         let Some((_, tally)) = tallies.get_mut(root.provider.as_str()) else {
             continue;
         };
         let keep = retention(root.provider, &root.path);
         tally.retention_days = tally.retention_days.or(keep.days);
-        let state = walk(root, &config, &mut |met| match met {
-            Met::File(file) => {
-                tally.sources += 1;
-                let key = SourceKey::derive(LOCAL, file.provider, &file.path);
-                let captured = known.remove(&key).is_some_and(|k| {
-                    // The device is left out: a copied or remounted home is no news.
-                    (k.ino, k.size, k.mtime_ns)
-                        == (file.stat.ino, file.stat.size, file.stat.mtime_ns)
-                        || (k.size, k.mtime_ns) == (file.stat.size, file.stat.mtime_ns)
-                });
-                if captured {
-                    return;
+        let state = walk(root, &config, &mut |met| {
+            sight.note(&met);
+            match met {
+                Met::File(file) => {
+                    tally.sources += 1;
+                    let key = SourceKey::derive(LOCAL, file.provider, &file.path);
+                    let captured = known.remove(&key).is_some_and(|k| {
+                        // The device is left out: a copied or remounted home is no news.
+                        (k.ino, k.size, k.mtime_ns)
+                            == (file.stat.ino, file.stat.size, file.stat.mtime_ns)
+                            || (k.size, k.mtime_ns) == (file.stat.size, file.stat.mtime_ns)
+                    });
+                    if captured {
+                        return;
+                    }
+                    if rustix::fs::access(&file.path, rustix::fs::Access::READ_OK).is_err() {
+                        tally.unreadable += 1;
+                        findings.push(Finding::new(
+                            CheckId::SourcesInventory,
+                            "source-unreadable",
+                            Severity::Warn,
+                            file.path.display().to_string(),
+                            "can't be read, and is not captured as it is now",
+                        ));
+                        return;
+                    }
+                    tally.newer += 1;
+                    if let (FileUse::Session, Some(days)) = (file.usage, keep.days) {
+                        let age_ms = now_ms.saturating_sub(file.stat.mtime_ns / 1_000_000).max(0);
+                        let age = u64::try_from(age_ms / DAY_MS).unwrap_or(0);
+                        let left = days.saturating_sub(age);
+                        if tally.due.is_none_or(|(soonest, _)| left < soonest) {
+                            tally.due = Some((left, days));
+                        }
+                    }
                 }
-                if rustix::fs::access(&file.path, rustix::fs::Access::READ_OK).is_err() {
+                Met::Odd {
+                    kind: Oddity::Unreadable,
+                    path,
+                    message,
+                } => {
                     tally.unreadable += 1;
+                    let what = message.unwrap_or_else(|| "no permission".to_owned());
                     findings.push(Finding::new(
                         CheckId::SourcesInventory,
                         "source-unreadable",
                         Severity::Warn,
-                        file.path.display().to_string(),
-                        "can't be read, and is not captured as it is now",
+                        path.display().to_string(),
+                        format!("can't be looked at: {what}"),
                     ));
-                    return;
                 }
-                tally.newer += 1;
-                if let (FileUse::Session, Some(days)) = (file.usage, keep.days) {
-                    let age_ms = now_ms.saturating_sub(file.stat.mtime_ns / 1_000_000).max(0);
-                    let age = u64::try_from(age_ms / DAY_MS).unwrap_or(0);
-                    let left = days.saturating_sub(age);
-                    if tally.due.is_none_or(|(soonest, _)| left < soonest) {
-                        tally.due = Some((left, days));
-                    }
-                }
+                Met::Odd {
+                    kind: Oddity::Excluded,
+                    ..
+                } => tally.excluded += 1,
+                Met::Odd {
+                    kind: Oddity::Special | Oddity::Link,
+                    ..
+                } => tally.special += 1,
+                Met::Odd { .. } => {}
             }
-            Met::Odd {
-                kind: Oddity::Unreadable,
-                path,
-                message,
-            } => {
-                tally.unreadable += 1;
-                blind.push(path.clone());
-                let what = message.unwrap_or_else(|| "no permission".to_owned());
-                findings.push(Finding::new(
-                    CheckId::SourcesInventory,
-                    "source-unreadable",
-                    Severity::Warn,
-                    path.display().to_string(),
-                    format!("can't be looked at: {what}"),
-                ));
-            }
-            Met::Odd {
-                kind: Oddity::Excluded,
-                path,
-                ..
-            } => {
-                tally.excluded += 1;
-                blind.push(path);
-            }
-            Met::Odd {
-                kind: Oddity::Special | Oddity::Link,
-                ..
-            } => tally.special += 1,
-            Met::Odd { .. } => {}
         });
+        sight.end(root, state);
         match state {
             RootState::Absent if root.named => {
                 tally.named_but_absent.push(root.path.display().to_string());
             }
             RootState::Absent => {}
-            // Nothing below it was seen: what is not seen is not gone.
-            RootState::Unreadable => {
-                tally.installed = true;
-                blind.push(root.path.clone());
-            }
-            RootState::Present => tally.installed = true,
+            RootState::Unreadable | RootState::Present => tally.installed = true,
         }
         if cx.should_stop() {
             let why = cx.stop_reason();
@@ -180,12 +175,7 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             return out;
         }
     }
-    // Gone means: looked for, in a folder that could be listed, and not there.
-    let looked = |path: &Path| {
-        all.iter().any(|root| path.starts_with(&root.path))
-            && !blind.iter().any(|b| path.starts_with(b))
-    };
-    for k in known.values().filter(|k| looked(&k.path)) {
+    for k in known.values().filter(|k| sight.reaches(&k.path)) {
         if let Some((_, tally)) = tallies.get_mut(k.provider.as_str()) {
             tally.pruned += 1;
         }
@@ -388,6 +378,9 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
     if !cx.archive_readable {
         return Context::skip(&READ, SkipReason::NoArchive, None);
     }
+    // Settings that can't be read name no roots; config.parse says so.
+    let usages = Config::load(cx.env.config_dir(), cx.env.home())
+        .map_or_else(|_| Usages::new([]), |c| Usages::new(&roots(&cx.env, &c)));
     let read = || -> Result<Read> {
         let mut behind: Vec<(SourceKey, (u64, Digest))> = Vec::new();
         let mut by: BTreeMap<&'static str, Reading> = BTreeMap::new();
@@ -419,7 +412,7 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         if let Some(mirror) = MirrorReader::open(root)? {
             mirror.for_each_head(&mut |head| {
                 let session =
-                    usage(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
+                    usages.of(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
                 let read = done.remove(&head.ident.key);
                 if session && read != Some((head.seq, head.hash)) {
                     by.entry(head.ident.provider.as_str()).or_default().pending += 1;

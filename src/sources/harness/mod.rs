@@ -1,0 +1,130 @@
+//! Where each harness keeps its files: one file a harness, behind one trait.
+
+mod claude;
+mod codex;
+mod gemini;
+mod none;
+mod opencode;
+
+use std::path::{Path, PathBuf};
+
+use crate::env::Env;
+use crate::model::provider::Provider;
+use crate::sources::retention::Retention;
+use crate::sources::usage::FileUse;
+
+/// A folder in which a harness keeps its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// The folder.
+    pub path: PathBuf,
+    /// Whether a variable or setting named it: a missing one is then worth a word.
+    pub named: bool,
+}
+
+impl Home {
+    /// A folder that the variable names.
+    #[must_use]
+    pub fn named(path: impl Into<PathBuf>) -> Home {
+        Home {
+            path: path.into(),
+            named: true,
+        }
+    }
+
+    /// A folder that the harness uses by default.
+    #[must_use]
+    pub fn usual(path: impl Into<PathBuf>) -> Home {
+        Home {
+            path: path.into(),
+            named: false,
+        }
+    }
+}
+
+/// One part of a root that is walked to its bottom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// Relative to the root.
+    pub rel: &'static str,
+    /// Project folders directly below may be links.
+    pub linked_projects: bool,
+}
+
+/// A part of a root; with `linked_projects` its folders may be links.
+pub const fn area(rel: &'static str, linked_projects: bool) -> Area {
+    Area {
+        rel,
+        linked_projects,
+    }
+}
+
+/// Where a harness keeps its files and what they are to it. Names alone decide.
+pub trait Harness: Sync {
+    /// Its folders: what its own variables name, else its defaults. Those that are not there are
+    /// named all the same.
+    fn homes(&self, env: &Env) -> Vec<Home>;
+
+    /// The parts of a root that are walked, beside the files directly in it.
+    fn areas(&self) -> &'static [Area];
+
+    /// What the file at `rel`, relative to a root, is; `None` for one that is not taken. Only the
+    /// root's own layout counts: a project may bear any name, and so may the folders that lead to
+    /// the root.
+    fn usage(&self, rel: &Path) -> Option<FileUse>;
+
+    /// How long it keeps sessions, by the settings in its root.
+    fn retention(&self, _root: &Path) -> Retention {
+        Retention {
+            days: None,
+            configured: false,
+        }
+    }
+}
+
+/// What is known of a harness.
+#[must_use]
+pub fn harness(provider: Provider) -> &'static dyn Harness {
+    match provider {
+        Provider::Claude => &claude::Claude,
+        Provider::Codex => &codex::Codex,
+        Provider::Gemini => &gemini::Gemini,
+        Provider::OpenCode => &opencode::OpenCode,
+        _ => &none::None,
+    }
+}
+
+/// The folder that `variable` names, or `default` below the home folder; none without a home.
+#[must_use]
+pub fn variable_or_home(env: &Env, variable: &str, default: &str) -> Vec<Home> {
+    match env.var(variable) {
+        Some(dir) => vec![Home::named(dir)],
+        None => below_home(env, default),
+    }
+}
+
+/// A folder below the home folder; none without a home.
+#[must_use]
+pub fn below_home(env: &Env, rel: &str) -> Vec<Home> {
+    if env.home().as_os_str().is_empty() {
+        return Vec::new();
+    }
+    vec![Home::usual(env.home().join(rel))]
+}
+
+/// The folder for data of the XDG rules: `$XDG_DATA_HOME`, else `~/.local/share`; `None` without a
+/// home.
+#[must_use]
+pub fn xdg_data(env: &Env) -> Option<PathBuf> {
+    match env.var("XDG_DATA_HOME") {
+        Some(dir) if Path::new(&dir).is_absolute() => Some(PathBuf::from(dir)),
+        _ if env.home().as_os_str().is_empty() => None,
+        _ => Some(env.home().join(".local/share")),
+    }
+}
+
+/// The parts of a relative path, as bytes.
+#[must_use]
+pub fn parts(rel: &Path) -> Vec<&[u8]> {
+    rel.iter().map(std::ffi::OsStr::as_encoded_bytes).collect()
+}
