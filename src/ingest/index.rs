@@ -139,7 +139,7 @@ fn project(
     let mut archive = ArchiveWriter::open_or_create(cap, env.now_ms())?;
     // After a failure nothing more is written: what the kernel holds of a file whose sync failed
     // is not known.
-    let fed = feed(env, capture, mirror, &mut archive, cap.lock(), watch)?;
+    let fed = feed(env, capture, mirror, &mut archive, cap, watch)?;
     match archive.checkpoint_if_free(cap.lock()) {
         // What is committed is safe in the WAL; folding it in can wait for a reader, or for room.
         Err(e) if !matches!(e.kind(), ErrorKind::LockBusy | ErrorKind::NoSpace) => Err(e),

@@ -24,6 +24,10 @@ pub const MIRROR_INDEX: &str = "raw-mirror/index";
 pub const MIRROR_INDEX_DB: &str = "raw-mirror/index/mirror.db";
 /// The coverage ledger.
 pub const COVERAGE: &str = "coverage.jsonl";
+/// Folder of what is thrown away when its command ends.
+pub const SCRATCH: &str = "derived/scratch";
+/// The copy of a harness's database that is being read.
+pub const SCRATCH_DB: &str = "derived/scratch/source.db";
 /// Folder of the doctor's own records.
 pub const DOCTOR: &str = "doctor";
 /// Dated attestations of deep checks.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::Method;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::ingest::provider::{Reader, TableReader, Visit};
 use crate::model::digest::Digest;
 use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span};
@@ -35,10 +35,7 @@ pub fn database(
     each: &mut dyn FnMut(Piece) -> Result<()>,
 ) -> Result<Rows> {
     let Reader::Tables(mut reader) = method.0 else {
-        return Err(Error::new(
-            ErrorKind::Internal,
-            "a stream was read as a database",
-        ));
+        return Err(super::not_so("database"));
     };
     let mut walk = Walk {
         db,

@@ -118,49 +118,65 @@ pub fn siblings(name: SourceName<'_>, head: &[u8]) -> Vec<PathBuf> {
     provider::siblings(name.provider, name.path, head)
 }
 
-/// Reads a source to its end: a log from `from` on, where `content` then begins; a document whole.
-/// Pieces tile what is read.
+/// Reads a log to its end, from `from` on, where `content` then begins. Pieces tile what is read.
+/// Where it ends with an error, the resume point lies behind what was handed out.
 ///
 /// # Errors
-/// What `each` returns; `io` when the content can't be read: everything whole before that was
-/// handed out. `internal` for a database, which is read by [`database`].
-pub fn pieces<'r>(
+/// What `each` returns; `io` when the content can't be read. `internal` when the source is no log.
+pub fn log<'r>(
     name: SourceName<'_>,
     method: Method,
-    mut content: Box<dyn Content + 'r>,
+    content: Box<dyn Read + 'r>,
     from: Option<ResumePoint>,
     each: &mut dyn FnMut(Piece) -> Result<()>,
 ) -> (Result<()>, ResumePoint) {
-    match method.0 {
-        Reader::Log(reader) => {
-            let mut parser =
-                SourceParser::new(name.path, reader, Box::new(content), from, MAX_LINE);
-            let result = loop {
-                match parser.next() {
-                    Ok(Some(piece)) => match each(piece) {
-                        Ok(()) => {}
-                        Err(e) => break Err(e),
-                    },
-                    Ok(None) => break Ok(()),
-                    Err(e) => break Err(e),
-                }
-            };
-            (result, parser.resume())
-        }
-        Reader::Document(reader) => {
-            document::read(name.path, reader, &mut *content, MAX_LINE, each)
-        }
-        Reader::Tables(_) => (
-            Err(Error::new(
-                ErrorKind::Internal,
-                "a database was read as a stream",
-            )),
-            ResumePoint {
-                offset: 0,
-                line: 1,
-                state: Vec::new(),
+    let Reader::Log(reader) = method.0 else {
+        return (Err(not_so("log")), at_the_begin());
+    };
+    let mut parser = SourceParser::new(name.path, reader, content, from, MAX_LINE);
+    let result = loop {
+        match parser.next() {
+            Ok(Some(piece)) => match each(piece) {
+                Ok(()) => {}
+                Err(e) => break Err(e),
             },
-        ),
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        }
+    };
+    (result, parser.resume())
+}
+
+/// Reads a document whole. Pieces tile it.
+///
+/// # Errors
+/// As [`log`].
+pub fn document(
+    name: SourceName<'_>,
+    method: Method,
+    content: &mut dyn Content,
+    each: &mut dyn FnMut(Piece) -> Result<()>,
+) -> (Result<()>, ResumePoint) {
+    let Reader::Document(reader) = method.0 else {
+        return (Err(not_so("document")), at_the_begin());
+    };
+    document::read(name.path, reader, content, MAX_LINE, each)
+}
+
+fn not_so(kind: &str) -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        format!("a source that is no {kind} was read as one"),
+    )
+}
+
+/// Where a source that was not read begins.
+#[must_use]
+pub fn at_the_begin() -> ResumePoint {
+    ResumePoint {
+        offset: 0,
+        line: 1,
+        state: Vec::new(),
     }
 }
 

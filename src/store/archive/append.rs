@@ -123,6 +123,7 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) run: Option<Run>,
     pub(super) run_gap: u64,
     pub(super) runs: Vec<Run>,
+    pub(super) messages_added: u64,
     pub(super) expected: u64,
     pub(super) open: Vec<Open>,
     pub(super) by_row: HashMap<i64, usize>,
@@ -204,6 +205,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             run: None,
             run_gap: 0,
             runs: Vec::new(),
+            messages_added: 0,
             expected,
             open: Vec::new(),
             by_row: HashMap::new(),
@@ -264,6 +266,12 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                     .map_err(|e| failed(self.conn, "append to", e))
             }
         }
+    }
+
+    /// Messages that were appended so far; copies of known ones are none.
+    #[must_use]
+    pub fn messages_added(&self) -> u64 {
+        self.messages_added
     }
 
     /// Commits what was appended, then writes and syncs its coverage line, or leaves that to the
@@ -671,6 +679,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             o.row.rows_sum.add(&hash);
             o.row.public.message_count += 1;
             self.source.source.accounting.message_count += 1;
+            self.messages_added += 1;
         }
         Ok(())
     }
