@@ -1,0 +1,150 @@
+//! OpenCode: the database and the tree before it.
+
+use crate::home::{count, index, lay, natives, said, settled, show};
+use crate::sandbox::Sandbox;
+
+const ROOT: &str = ".local/share/opencode";
+const DB: &str = "opencode/harness-1.18.33/opencode.db";
+
+/// A number that SQLite itself counts in a copy.
+fn ask(s: &Sandbox, sql: &str) -> u64 {
+    let copy = s.path().join("copy.db");
+    std::fs::copy(s.home().join(ROOT).join("opencode.db"), &copy).unwrap();
+    let conn = rusqlite::Connection::open(&copy).unwrap();
+    conn.query_row(sql, [], |r| r.get::<_, i64>(0))
+        .map(|n| u64::try_from(n).unwrap())
+        .unwrap()
+}
+
+#[test]
+fn every_row_of_the_session_tables_is_a_record() {
+    let s = Sandbox::new();
+    lay(&s, DB, &format!("{ROOT}/opencode.db"));
+    index(&s);
+    settled(&s);
+    let rows: u64 = [
+        "session",
+        "message",
+        "part",
+        "todo",
+        "session_message",
+        "session_input",
+    ]
+    .iter()
+    .map(|t| ask(&s, &format!("SELECT count(*) FROM {t}")))
+    .sum();
+    let parent = natives(&s)
+        .into_iter()
+        .find(|n| show(&s, n)["session"]["parent_session"].is_null())
+        .unwrap();
+    let a = &show(&s, &parent)["sources"][0]["accounting"];
+    assert_eq!(
+        a["length"],
+        a["message_bytes"].as_u64().unwrap() + a["known_bytes"].as_u64().unwrap()
+    );
+    let records = s.run(&["index", "--full", "--json"]).expect(0);
+    assert_eq!(records.text("/status"), "no-op");
+    let tools = ask(
+        &s,
+        "SELECT count(*) FROM part WHERE json_extract(data,'$.type')='tool'",
+    );
+    let calls: usize = natives(&s)
+        .iter()
+        .map(|n| count(&s, n, "assistant", "tool-call"))
+        .sum();
+    assert_eq!(calls as u64, tools);
+    assert!(rows > 40);
+    // What the person said comes first.
+    assert!(said(&s, &parent)[0].contains("fix the typo in the greeting"));
+}
+
+#[test]
+fn a_row_that_changes_in_place_is_a_version_and_the_rest_costs_nothing() {
+    let s = Sandbox::new();
+    lay(&s, DB, &format!("{ROOT}/opencode.db"));
+    index(&s);
+    let before: usize = natives(&s).iter().map(|n| said(&s, n).len()).sum();
+    let db = s.home().join(ROOT).join("opencode.db");
+    let conn = rusqlite::Connection::open(&db).unwrap();
+    conn.execute_batch(
+        "UPDATE part SET data=json_set(data,'$.text','other words') WHERE id=(SELECT id FROM part \
+         WHERE json_extract(data,'$.type')='text' ORDER BY id LIMIT 1);",
+    )
+    .unwrap();
+    drop(conn);
+    index(&s);
+    let after: Vec<String> = natives(&s).iter().flat_map(|n| said(&s, n)).collect();
+    assert_eq!(after.len(), before);
+    assert_eq!(
+        after
+            .iter()
+            .filter(|t| t.ends_with(": other words"))
+            .count(),
+        1
+    );
+    settled(&s);
+}
+
+#[test]
+fn rows_in_the_wal_are_read_and_the_source_is_left_alone() {
+    let s = Sandbox::new();
+    lay(&s, DB, &format!("{ROOT}/opencode.db"));
+    let db = s.home().join(ROOT).join("opencode.db");
+    let conn = rusqlite::Connection::open(&db).unwrap();
+    conn.execute_batch(
+        "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; \
+         UPDATE session SET title='only in the WAL';",
+    )
+    .unwrap();
+    let root = s.home().join(ROOT);
+    let before = crate::sandbox::snapshot(&root);
+    index(&s);
+    assert_eq!(crate::sandbox::snapshot(&root), before);
+    assert!(s.sessions().iter().all(|x| x["title"] == "only in the WAL"));
+    drop(conn);
+}
+
+#[test]
+fn the_tree_gives_the_same_dialogue() {
+    let s = Sandbox::new();
+    lay(
+        &s,
+        "opencode/harness-1.1.65/storage",
+        &format!("{ROOT}/storage"),
+    );
+    index(&s);
+    settled(&s);
+    let ids = natives(&s);
+    assert_eq!(ids.len(), 2);
+    let parent = ids
+        .iter()
+        .find(|n| show(&s, n)["session"]["parent_session"].is_null())
+        .unwrap();
+    assert!(count(&s, parent, "user", "text") > 0);
+    assert!(
+        said(&s, parent)
+            .iter()
+            .any(|t| t.starts_with("user/text: "))
+    );
+}
+
+#[test]
+fn a_damaged_database_gives_what_can_be_read() {
+    let s = Sandbox::new();
+    let mut bytes = crate::sandbox::sample(DB);
+    let last = bytes.len() - 20_000;
+    bytes[last..].fill(0xa5);
+    s.put(&format!("{ROOT}/opencode.db"), &bytes);
+    let ran = s.run(&["index", "--json"]);
+    assert!(ran.code == 8 || ran.code == 0, "{}", ran.code);
+    s.run(&["mirror", "verify", "--deep", "--json"]).expect(0);
+    // Not a database at all.
+    let s = Sandbox::new();
+    s.put(
+        &format!("{ROOT}/opencode.db"),
+        b"SQLite format 3\0 and nothing else",
+    );
+    let ran = s.run(&["index", "--json"]);
+    assert_eq!(ran.code, 8);
+    s.run(&["mirror", "verify", "--deep", "--json"]).expect(0);
+}
