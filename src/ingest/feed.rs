@@ -16,7 +16,7 @@ use crate::ingest::parse::{self, SourceName};
 use crate::ingest::watch::Watch;
 use crate::model::digest::Digest;
 use crate::model::provider::Provider;
-use crate::model::record::{Disposition, Piece, ResumePoint};
+use crate::model::record::{Disposition, Piece, ResumePoint, SkipReason, Span};
 use crate::model::source::SourceKey;
 use crate::sources::walk::{FileUse, usage};
 use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
@@ -363,6 +363,18 @@ fn run(
         }
         Err(e) => return Err(e),
     };
+    if cut.is_some() {
+        // An unfinished tail of no decoded bytes: what the archive remembers of the break, until
+        // the source is read to its end.
+        append.piece(&Piece::Skipped {
+            span: Span {
+                offset: resume.offset,
+                len: 0,
+            },
+            line: resume.line,
+            reason: SkipReason::TornTail,
+        })?;
+    }
     out.records += counts.0;
     out.messages += counts.1;
     out.skipped += counts.2;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::check::{
     ArchiveBlock, AttestationBlock, AuthorityBlock, BlockedReason, BudgetBlock, CheckBody,
     CheckEntry, CheckReason, CheckStatus, ChecksSummary, CoverageBlock, DetailBlock, DetailLevel,
-    FailOnLevel, FindingEntry, InventoryBlock, MarkerBlock, MirrorBlock, OperationBlock,
+    FailOnLevel, FindingEntry, FindingsSummary, InventoryBlock, MarkerBlock, MirrorBlock, OperationBlock,
     OwnerBlock, ProviderBlock, RemoteBlock, ScopeBlock, StorageBlock,
 };
 use super::envelope::{OperationOutcome, OutcomeKind, Report, Site, Status};
@@ -17,7 +17,7 @@ use crate::model::finding::{
     CheckId, CheckOutcome, CheckResult, Finding, RiskLevel, Severity, SkipReason,
 };
 use crate::model::interrupt::Signal;
-use crate::model::next::Next;
+use crate::model::next::{Next, NextId};
 use crate::model::verdict::{RepairMarker, StoragePressure};
 
 /// Bytes of the compact document, without `--detail full`.
@@ -110,6 +110,7 @@ pub fn check_report(
             .map(|f| finding_entry(f, site, full))
             .collect(),
         findings_total: u64::try_from(findings.len()).unwrap_or(u64::MAX),
+        findings_summary: findings_summary(&findings),
         findings_truncated: false,
         detail: DetailBlock {
             argv: if full {
@@ -120,8 +121,14 @@ pub fn check_report(
         },
         ..blocks(facts, run, site)
     };
+    let full_disk = body.storage_pressure.status == StoragePressure::Critical;
     let mut report = Report::new(status, outcome, body).recommending(&next, site);
     report.risk_level = risk;
+    if full_disk {
+        // Nothing that writes can end well before there is room.
+        report.recommended_action = NextId::MakeRoom;
+        report.recommended_commands.retain(|c| !c.mutates);
+    }
     if let Some(signal) = run.interrupted {
         let partial = report.status;
         report = report.failing(&signal.error(), false, site);
@@ -182,6 +189,18 @@ fn summary(results: &[CheckResult]) -> ChecksSummary {
             CheckOutcome::Error => s.error += 1,
             CheckOutcome::Unknown { .. } => s.unknown += 1,
             CheckOutcome::Skipped { .. } => s.skipped += 1,
+        }
+    }
+    s
+}
+
+fn findings_summary(findings: &[Finding]) -> FindingsSummary {
+    let mut s = FindingsSummary::default();
+    for f in findings {
+        match f.severity {
+            Severity::Error => s.error += 1,
+            Severity::Warn => s.warn += 1,
+            Severity::Info => s.info += 1,
         }
     }
     s
@@ -430,6 +449,7 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
         checks: Vec::new(),
         findings: Vec::new(),
         findings_total: 0,
+        findings_summary: FindingsSummary::default(),
         findings_truncated: false,
         detail: DetailBlock { argv: None },
         budget: BudgetBlock {
@@ -590,6 +610,32 @@ mod tests {
             (r.status, r.operation_outcome.exit_code),
             (Status::Error, 0)
         );
+    }
+
+    #[test]
+    fn on_a_full_disk_room_comes_before_anything_that_writes() {
+        let news = Finding::new(CheckId::SourcesFreshness, "new", Severity::Info, "", "")
+            .with_next(Next::Index);
+        let look = Finding::new(CheckId::ArchiveOpen, "old", Severity::Info, "", "")
+            .with_next(Next::CheckDeep);
+        let mut facts = known();
+        let r = one(vec![news.clone(), look.clone()], facts.clone(), &run());
+        assert!(r.recommended_commands.iter().any(|c| c.mutates));
+        facts.storage.status = StoragePressure::Critical;
+        let r = one(vec![news, look], facts, &run());
+        assert_eq!(r.recommended_action, NextId::MakeRoom);
+        let argv: Vec<_> = r.recommended_commands.iter().map(|c| &c.argv).collect();
+        assert_eq!(argv, [&Next::CheckDeep.argv()]);
+    }
+
+    #[test]
+    fn findings_are_counted_by_severity_before_lists_are_cut() {
+        let many = (0..50).map(|n| finding(Severity::Info, n));
+        let all = many.chain([finding(Severity::Warn, 1)]).collect();
+        let r = one(all, known(), &run());
+        let s = r.body.findings_summary;
+        assert_eq!((s.error, s.warn, s.info), (0, 1, 50));
+        assert!(r.body.findings.len() < 51);
     }
 
     #[test]

@@ -65,6 +65,16 @@ impl Read {
             r.places += a.skip_count;
         }
         r.unknown += a.unknown.records;
+        if a.tail.is_some_and(|t| t.len == 0) {
+            let message = format!(
+                "the compressed file is cut short or damaged; the {} records before that are \
+                 archived, and its bytes are in the mirror",
+                records + a.unknown.records
+            );
+            let (code, path) = ("container-damaged", s.path.display().to_string());
+            self.broken
+                .push(Finding::new(IDS[1], code, Severity::Warn, path, message));
+        }
     }
 
     fn head(&mut self, mirror: &MirrorReader<'_>, head: &Head, read: Option<Done>) -> Result<()> {
@@ -217,7 +227,8 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
             cx.facts.mirror.status = MirrorState::Corrupt;
         }
     }
-    let (mut parse, mut health) = (Vec::new(), read.broken.into_list(IDS[1]));
+    let mut parse = Vec::new();
+    let mut health = read.broken.into_list(IDS[1]);
     for (name, r) in read.by {
         let about = About(name);
         // One broken file is damage that its bytes in the mirror outlive; a harness of which

@@ -196,7 +196,7 @@ fn captured(mirror: Option<&MirrorReader<'_>>, file: &FoundFile) -> Result<bool>
     };
     let key = SourceKey::derive(LOCAL, file.provider, &file.path);
     // Device and inode are left out: a copied or remounted home is no news.
-    Ok(mirror.head(key)?.is_some_and(|head| {
+    Ok(mirror.indexed_head(key)?.is_some_and(|head| {
         (head.gate.size, head.gate.mtime_ns) == (file.stat.size, file.stat.mtime_ns)
     }))
 }
