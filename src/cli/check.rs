@@ -54,9 +54,7 @@ pub(super) fn run(ctx: &Context, args: &CheckArgs) -> Result<Report<CheckBody>> 
     };
     let report = check_report(checked.results, checked.facts, &run, &ctx.site);
     Ok(match checked.refusal {
-        Some(error) if nothing_ran(&report) => {
-            report.failing(&error, false, &ctx.site).not_known()
-        }
+        Some(error) if nothing_ran(&report) => report.failing(&error, false, &ctx.site).not_known(),
         Some(error) => report.failing(&error, false, &ctx.site),
         None => report,
     })

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::check::{
     ArchiveBlock, AttestationBlock, AuthorityBlock, BlockedReason, BudgetBlock, CheckBody,
     CheckEntry, CheckReason, CheckStatus, ChecksSummary, CoverageBlock, DetailBlock, DetailLevel,
-    FailOnLevel, FindingEntry, FindingsSummary, InventoryBlock, MarkerBlock, MirrorBlock, OperationBlock,
-    OwnerBlock, ProviderBlock, RemoteBlock, ScopeBlock, StorageBlock,
+    FailOnLevel, FindingEntry, FindingsSummary, InventoryBlock, MarkerBlock, MirrorBlock,
+    OperationBlock, OwnerBlock, ProviderBlock, RemoteBlock, ScopeBlock, StorageBlock,
 };
 use super::envelope::{OperationOutcome, OutcomeKind, Report, Site, Status};
 use super::time::rfc3339;
@@ -319,13 +319,15 @@ fn check_entry(r: &CheckResult, timed: bool) -> CheckEntry {
 }
 
 fn finding_entry(f: &Finding, site: &Site, full: bool) -> FindingEntry {
-    let shorten = |text: String, max: usize| if full { text } else { cut(text, max) };
+    let shorten = |text: String, cut: fn(String, usize) -> String, max: usize| {
+        if full { text } else { cut(text, max) }
+    };
     FindingEntry {
         id: f.id,
         code: f.code.to_owned(),
         severity: f.severity,
-        subject: shorten(site.redact(&f.subject), MAX_SUBJECT),
-        message: shorten(site.redact(&f.message), MAX_MESSAGE),
+        subject: shorten(site.redact(&f.subject), cut_middle, MAX_SUBJECT),
+        message: shorten(site.redact(&f.message), cut, MAX_MESSAGE),
         count: f.count,
         next: f.next.as_ref().map(Next::id),
     }
@@ -341,6 +343,20 @@ fn cut(text: String, max: usize) -> String {
         end -= 1;
     }
     format!("{}…", &text[..end])
+}
+
+/// As [`cut`], in the middle: the end of a path says more than its middle.
+fn cut_middle(text: String, max: usize) -> String {
+    if text.len() <= max {
+        return text;
+    }
+    let mut from = text.len() - max / 3 * 2;
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    let end = text[from..].to_owned();
+    let begin = cut(text, max - end.len());
+    begin + &end
 }
 
 fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
@@ -626,6 +642,18 @@ mod tests {
         assert_eq!(r.recommended_action, NextId::MakeRoom);
         let argv: Vec<_> = r.recommended_commands.iter().map(|c| &c.argv).collect();
         assert_eq!(argv, [&Next::CheckDeep.argv()]);
+    }
+
+    #[test]
+    fn a_long_subject_keeps_its_end() {
+        let long = format!("~/{}/é.jsonl.zst", "é".repeat(300));
+        for max in 20..120 {
+            let short = cut_middle(long.clone(), max);
+            assert!(short.len() <= max, "{max}: {short}");
+            assert!(short.starts_with("~/") && short.ends_with("é.jsonl.zst"));
+            assert!(short.contains('…'));
+        }
+        assert_eq!(cut_middle("short".to_owned(), 5), "short");
     }
 
     #[test]

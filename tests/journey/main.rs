@@ -14,6 +14,7 @@ mod damage;
 mod first_run;
 mod gates;
 mod growth;
+mod health;
 mod identity;
 mod lost_ledger;
 mod moving;

@@ -57,11 +57,12 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
             }
             // The first index captures before it makes an archive.
             let building = !matches!(writer_owner(root), Ok(None));
-            let message = "sources are captured and no archive was made of them yet";
             let (code, subject) = ("archive-not-built", layout::MIRROR);
             let f = if building {
+                let message = "the first index is at work: no archive was made yet";
                 Finding::new(id, code, Severity::Info, subject, message)
             } else {
+                let message = "sources are captured and no archive was made of them yet";
                 Finding::new(id, code, Severity::Warn, subject, message).with_next(Next::Index)
             };
             vec![CheckResult::ran(id, vec![f])]
