@@ -247,14 +247,27 @@ impl Root {
     /// # Errors
     /// `io` or `permission-denied`.
     pub fn list(&self, rel: &str) -> Result<Option<Vec<Entry>>> {
+        let mut entries = Vec::new();
+        if !self.for_each_entry(rel, &mut |entry| entries.push(entry))? {
+            return Ok(None);
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Some(entries))
+    }
+
+    /// The entries of a folder in no order, one at a time: a folder may hold one file a source.
+    /// `false` when nothing is there.
+    ///
+    /// # Errors
+    /// `io` or `permission-denied`.
+    pub fn for_each_entry(&self, rel: &str, each: &mut dyn FnMut(Entry)) -> Result<bool> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = match self.open_at(rel, flags, Mode::empty()) {
             Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
             Err(e) => return Err(self.failed("list", rel, e)),
         };
         let dir = rustix::fs::Dir::read_from(&fd).map_err(|e| self.failed("list", rel, e))?;
-        let mut entries = Vec::new();
         for entry in dir {
             let entry = entry.map_err(|e| self.failed("list", rel, e))?;
             let name = entry.file_name();
@@ -267,7 +280,7 @@ impl Root {
                     .unwrap_or(FileType::Unknown),
                 known => known,
             };
-            entries.push(Entry {
+            each(Entry {
                 name: std::ffi::OsStr::from_bytes(name.to_bytes())
                     .to_string_lossy()
                     .into_owned(),
@@ -278,8 +291,7 @@ impl Root {
                 },
             });
         }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Some(entries))
+        Ok(true)
     }
 
     /// Bytes free for this user on the data directory's file system.

@@ -17,7 +17,7 @@ use crate::ingest::watch::Watch;
 use crate::model::digest::Digest;
 use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
-use crate::model::record::{Disposition, Piece, ResumePoint};
+use crate::model::record::{Disposition, Piece, ResumePoint, SkipReason, Span};
 use crate::model::source::SourceKey;
 use crate::sources::usage::{FileUse, Usages};
 use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
@@ -370,6 +370,18 @@ fn run(
         }
         Err(e) => return Err(e),
     };
+    if cut.is_some() {
+        // An unfinished tail of no decoded bytes: what the archive remembers of the break, until
+        // the source is read to its end.
+        append.piece(&Piece::Skipped {
+            span: Span {
+                offset: resume.offset,
+                len: 0,
+            },
+            line: resume.line,
+            reason: SkipReason::TornTail,
+        })?;
+    }
     out.records += counts.0;
     out.messages += counts.1;
     out.skipped += counts.2;

@@ -328,6 +328,7 @@ impl<T: Body> Report<T> {
         self.recommended_action = match kind {
             _ if kind.retryable() => NextId::Retry,
             ErrorKind::NotInitialized => NextId::Index,
+            ErrorKind::NoSpace => NextId::MakeRoom,
             ErrorKind::Usage
             | ErrorKind::UnsafeTarget
             | ErrorKind::ConfigInvalid
@@ -362,6 +363,15 @@ impl<T: Body> Report<T> {
 }
 
 impl<T: Body> Report<T> {
+    /// Of a read-only command that could look at nothing: what it would have found is not known,
+    /// which is not the same as bad.
+    #[must_use]
+    pub fn not_known(mut self) -> Self {
+        self.status = Status::Unknown;
+        self.risk_level = RiskLevel::Unknown;
+        self
+    }
+
     /// As [`Report::failing`], for a read-only command that knows better what to do next.
     #[must_use]
     pub fn failing_keeping_next(self, error: &Error, site: &Site) -> Self {

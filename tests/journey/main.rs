@@ -15,6 +15,7 @@ mod damaged_mirror;
 mod first_run;
 mod gates;
 mod growth;
+mod health;
 mod identity;
 mod lost_ledger;
 mod moving;

@@ -416,6 +416,28 @@ impl ArchiveReader {
         self.each(&sql, [], SourceRow::read, &mut |row| f(row.source))
     }
 
+    /// At most `limit` sources behind `after`, by key: to go along with another list by key.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn sources_after(
+        &self,
+        after: Option<SourceKey>,
+        limit: u32,
+    ) -> Result<Vec<ArchivedSource>> {
+        let sql = format!(
+            "SELECT {} FROM sources WHERE source_key>?1 ORDER BY source_key LIMIT ?2",
+            SOURCES.columns_sql()
+        );
+        let after = after.map_or(Vec::new(), |key| key.0.to_vec());
+        let mut page = Vec::new();
+        self.each(&sql, (after, limit), SourceRow::read, &mut |row| {
+            page.push(row.source);
+            Ok(())
+        })?;
+        Ok(page)
+    }
+
     /// Streams what was skipped in a source, in file order within each epoch; its unfinished last
     /// line is the last of it.
     ///
