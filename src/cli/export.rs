@@ -8,8 +8,8 @@ use super::context::Context;
 use super::emit::{Human, Output};
 use super::export_json::JsonExport;
 use super::page::{Page, count, size};
-use super::place;
 use super::write_out::hand_out;
+use super::{place, session_name};
 use crate::disk::{HandOut, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::path::PathText;
@@ -40,7 +40,7 @@ fn raw(ctx: &Context, args: &ExportArgs) -> Result<Report<ExportBody>> {
 
 fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody> {
     let archive = place::archive(root)?;
-    let session = place::session(&archive, &args.id)?;
+    let session = session_name::session(&ctx.env, &archive, &args.id)?;
     let mirror = place::mirror(root)?;
     let files = session_files(&archive, &mirror, &session)?;
     let folder = args
@@ -116,7 +116,7 @@ fn json_core<W: std::io::Write>(
     sink: &mut JsonExport<W>,
 ) -> Result<()> {
     let archive = place::archive(root)?;
-    let session = place::session(&archive, &args.id)?;
+    let session = session_name::session(&ctx.env, &archive, &args.id)?;
     sink.session(&ExportSession::from(&session))?;
     archive.messages(&session.id, &mut |message| {
         ctx.interrupt.check()?;

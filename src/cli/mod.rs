@@ -19,6 +19,7 @@ pub mod parse;
 mod place;
 mod progress;
 pub mod sanitise;
+mod session_name;
 mod sessions;
 mod signal;
 mod write_out;

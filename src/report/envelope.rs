@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Candidate, Error, ErrorKind};
 use crate::exit::ExitCodeKind;
 use crate::model::finding::RiskLevel;
 use crate::model::next::{Next, NextId};
@@ -185,6 +185,9 @@ pub struct ErrBody {
     pub retry_after_ms: Option<u64>,
     /// Named facts.
     pub context: BTreeMap<String, String>,
+    /// What an ambiguous name may mean, the newest first; `context.candidates` counts all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Candidate>,
 }
 
 /// The body of a failure that has nothing else to say.
@@ -356,6 +359,7 @@ impl<T: Body> Report<T> {
                 .iter()
                 .map(|(k, v)| (k.clone(), site.redact(v)))
                 .collect(),
+            candidates: error.candidates().to_vec(),
         });
         self
     }

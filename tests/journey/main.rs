@@ -17,6 +17,7 @@ mod growth;
 mod identity;
 mod lost_ledger;
 mod moving;
+mod naming;
 mod no_archive;
 mod odd_files;
 mod packed;
