@@ -12,8 +12,10 @@
 mod big;
 mod damage;
 mod first_run;
+mod full_disk;
 mod gates;
 mod growth;
+mod handing_out;
 mod identity;
 mod lost_ledger;
 mod moving;

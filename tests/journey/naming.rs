@@ -115,6 +115,20 @@ fn the_path_of_a_continued_session_means_the_session_it_is_named_after() {
 }
 
 #[test]
+fn a_path_that_is_not_utf8_names_a_session_too() {
+    use std::os::unix::ffi::OsStrExt;
+    let sandbox = Sandbox::new();
+    let folder = sandbox.home().join(".claude/projects/-p");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join(std::ffi::OsStr::from_bytes(b"\xf0\x28.jsonl"));
+    std::fs::write(&file, record("odd", "m1", "one", "")).unwrap();
+    sandbox.run(&["index"]).expect(0);
+    let mut c = sandbox.command(&["sessions", "show", "--json"]);
+    let shown = crate::sandbox::ran(c.arg(&file).output().unwrap()).expect(0);
+    assert_eq!(shown.text("/session/native_id"), "odd");
+}
+
+#[test]
 fn the_path_of_a_branch_means_the_branch() {
     let sandbox = Sandbox::new();
     let text = |word: &str| record("S", "m1", "one", "") + &record("S", word, word, "");
