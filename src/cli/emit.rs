@@ -10,6 +10,7 @@ use super::args::{ColorWhen, Global};
 use super::page::Page;
 use super::parse;
 use super::sanitise::{shell_line, visible, visible_lines};
+use super::session_name;
 use super::signal::Armed;
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -231,6 +232,8 @@ fn check_argv<T>(report: &mut Report<T>) {
 
 fn complain(err: &ErrBody) {
     let mut text = format!("error: {}\n", visible(&err.message));
+    let total = err.context.get("candidates").map(String::as_str);
+    text.push_str(&session_name::lines(&err.candidates, total));
     if let Some(hint) = &err.hint {
         text.push_str(&format!("{}\n", visible(hint)));
     }

@@ -19,6 +19,7 @@ pub mod parse;
 mod place;
 mod progress;
 pub mod sanitise;
+mod session_name;
 mod sessions;
 mod signal;
 mod write_out;
@@ -33,7 +34,7 @@ use parse::Parsed;
 
 use crate::env::Env;
 use crate::error::{Error, ErrorKind};
-use crate::report::envelope::Site;
+use crate::report::envelope::{DataDirArg, Site};
 
 pub use introspect::command_tree;
 
@@ -45,7 +46,14 @@ pub fn run(args: Vec<OsString>) -> u8 {
     silence_panics();
     let json = parse::wants_json(&args);
     match parse::parse(&args) {
-        Parsed::Bad(error) => Output::plain(json).fail(&error, false, &Site::plain()),
+        Parsed::Bad(error) => {
+            // Bad words may hold a path.
+            let site = Env::from_process(None).map_or_else(
+                |_| Site::plain(),
+                |env| context::site(&env, DataDirArg::Inherited),
+            );
+            Output::plain(json).fail(&error, false, &site)
+        }
         Parsed::Help(text) => introspect::help(&Output::plain(json), text),
         Parsed::Version => introspect::version(&Output::plain(json)),
         Parsed::Command(cli) => start(*cli),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::disk::Root;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::conversation::Conversation;
 use crate::model::path::normalise;
 use crate::model::source::SourceKey;
 use crate::sources::config::Config;
@@ -112,18 +111,6 @@ pub fn archive(root: &Root) -> Result<ArchiveReader> {
         Error::new(ErrorKind::NotInitialized, "no archive was made here yet")
             .with_hint("Index first.")
             .with_hint_argv(["cass", "index"])
-    })
-}
-
-/// The session that `name` names.
-///
-/// # Errors
-/// `not-found`; `ambiguous-name` with the ids in the context.
-pub fn session(archive: &ArchiveReader, name: &str) -> Result<Conversation> {
-    archive.find(name)?.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("no session is named {name:?}"))
-            .with_hint("List the sessions; six characters of an id are enough.")
-            .with_hint_argv(["cass", "sessions", "list"])
     })
 }
 

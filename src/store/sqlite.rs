@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::disk::ArchiveExclusive;
+use crate::disk::{ArchiveExclusive, is_full};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Prepared statements kept per connection: more than any module has distinct statements.
@@ -102,7 +102,7 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
         })?;
         Ok(())
     };
-    set().map_err(|e| failed("read", path, e))?;
+    set().map_err(|e| failed(READING, path, e))?;
     Ok(Some(conn))
 }
 
@@ -126,6 +126,9 @@ pub fn checkpoint(conn: &Connection, _lock: &ArchiveExclusive) -> Result<()> {
     Ok(())
 }
 
+/// What [`failed`] is told that was done where nothing would have been written.
+const READING: &str = "read";
+
 /// The error of a failed SQLite call on the database at `path`.
 #[must_use]
 pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
@@ -134,6 +137,13 @@ pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
         Some(ErrorCode::DiskFull) => ErrorKind::NoSpace,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::LockBusy,
         Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => ErrorKind::PermissionDenied,
+        // A log or its index that could not be made or grown: SQLite says that the disk is full
+        // only where a write said so. Reading makes nothing.
+        Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure)
+            if doing != READING && !is_failed_read(&e) && is_full(path) =>
+        {
+            ErrorKind::NoSpace
+        }
         Some(ErrorCode::CannotOpen) => ErrorKind::ArchiveUnreadable,
         Some(ErrorCode::SystemIoFailure) => ErrorKind::Io,
         // A wrong type or a failed constraint where the schema promises better.
@@ -142,9 +152,18 @@ pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
         }
         Some(_) => ErrorKind::Internal,
     };
-    Error::new(kind, format!("cannot {doing} {}: {e}", path.display()))
+    // A failed open names the database a second time, as the address it was opened by.
+    let text = e.to_string();
+    let text = text.split(": file:").next().unwrap_or_default();
+    Error::new(kind, format!("cannot {doing} {}: {text}", path.display()))
         .with_context("path", path.display().to_string())
         .with_source(e)
+}
+
+fn is_failed_read(e: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ};
+    e.sqlite_error()
+        .is_some_and(|e| [SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ].contains(&e.extended_code))
 }
 
 /// The version of the linked SQLite.
@@ -166,7 +185,10 @@ fn harden(conn: &Connection) -> rusqlite::Result<()> {
 
 fn connect(uri: &str, flags: OpenFlags, path: &Path) -> Result<Connection> {
     #[allow(clippy::disallowed_methods)] // the door itself
-    Connection::open_with_flags(uri, flags).map_err(|e| failed("open", path, e))
+    Connection::open_with_flags(uri, flags).map_err(|e| {
+        let read_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
+        failed(if read_only { READING } else { "open" }, path, e)
+    })
 }
 
 fn uri(path: &Path, query: &str) -> String {
