@@ -47,20 +47,40 @@ pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_URI;
     let conn = connect(&uri(path, "mode=rw"), flags, path)?;
-    let set = || -> rusqlite::Result<()> {
+    let set = || -> rusqlite::Result<String> {
         conn.busy_timeout(std::time::Duration::ZERO)?;
         harden(&conn)?;
         // Before the first access, so that closing never checkpoints either.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+        let mode = write_ahead(&conn)?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         conn.pragma_update(None, "foreign_keys", true)?;
         conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        Ok(())
+        Ok(mode)
     };
-    set().map_err(|e| failed("open", path, e))?;
+    let mode = set().map_err(|e| failed("open", path, e))?;
+    // In any other mode a power cut can take a commit back.
+    if mode != "wal" {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!("{} could not be switched to a WAL", path.display()),
+        ));
+    }
     Ok(conn)
+}
+
+/// Switches to a WAL and returns the mode that it came to.
+fn write_ahead(conn: &Connection) -> rusqlite::Result<String> {
+    let mut statement = conn.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    let mut mode = String::new();
+    // Until there are no more rows: the first row is the answer, but a new database is written
+    // only after it, and whoever stops there is not told that the write or its sync failed.
+    while let Some(row) = rows.next()? {
+        mode = row.get(0)?;
+    }
+    Ok(mode)
 }
 
 /// Opens a database for reading without leaving a trace: no file is made or changed, rows in the
