@@ -219,8 +219,6 @@ fn json_stdout(ctx: &Context, args: &ExportArgs, out: &Output) -> u8 {
         return Output::not_written(&e, 0);
     }
     let code = error.as_ref().map_or(0, |e| e.kind().exit().code());
-    // What follows the last message is short; a signal may end it.
-    out.arm();
     match sink.end(error.as_ref(), &ctx.site) {
         Ok(_) => code,
         Err(e) => Output::not_written(&e, code),

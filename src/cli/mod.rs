@@ -22,6 +22,7 @@ pub mod sanitise;
 mod session_name;
 mod sessions;
 mod signal;
+mod stdout;
 mod write_out;
 
 use std::ffi::OsString;
@@ -34,6 +35,7 @@ use parse::Parsed;
 
 use crate::env::Env;
 use crate::error::{Error, ErrorKind};
+use crate::model::interrupt::Interrupt;
 use crate::report::envelope::{DataDirArg, Site};
 
 pub use introspect::command_tree;
@@ -44,7 +46,10 @@ pub fn run(args: Vec<OsString>) -> u8 {
     // What we make is for its owner alone, whatever the caller's mask is.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     silence_panics();
+    // Before the words are read: a signal ends no run in silence from here on.
+    let interrupt = signal::install();
     let json = parse::wants_json(&args);
+    let plain = Output::plain(json, interrupt.clone());
     match parse::parse(&args) {
         Parsed::Bad(error) => {
             // Bad words may hold a path.
@@ -52,23 +57,23 @@ pub fn run(args: Vec<OsString>) -> u8 {
                 |_| Site::plain(),
                 |env| context::site(&env, DataDirArg::Inherited),
             );
-            Output::plain(json).fail(&error, false, &site)
+            plain.fail(&error, false, &site)
         }
-        Parsed::Help(text) => introspect::help(&Output::plain(json), text),
-        Parsed::Version => introspect::version(&Output::plain(json)),
-        Parsed::Command(cli) => start(*cli),
+        Parsed::Help(text) => introspect::help(&plain, text),
+        Parsed::Version => introspect::version(&plain),
+        Parsed::Command(cli) => start(*cli, interrupt),
     }
 }
 
-fn start(cli: Cli) -> u8 {
+fn start(cli: Cli, interrupt: Interrupt) -> u8 {
     let env = match Env::from_process(cli.global.data_dir.clone()) {
         Ok(env) => env,
         Err(error) => {
-            return Output::plain(cli.global.json).fail(&error, false, &Site::plain());
+            let plain = Output::plain(cli.global.json, interrupt);
+            return plain.fail(&error, false, &Site::plain());
         }
     };
-    let (interrupt, armed) = signal::install();
-    let out = Output::new(&cli.global, &env, armed);
+    let out = Output::new(&cli.global, &env, interrupt.clone());
     let ctx = Context::new(&cli.global, env, interrupt);
     match catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command, &ctx, &out))) {
         Ok(code) => code,
