@@ -10,6 +10,7 @@ use crate::disk::{Journal, Root};
 use crate::doctor::check::{CheckRequest, Checked, check as doctor_check};
 use crate::error::Result;
 use crate::model::finding::{CheckOutcome, Severity};
+use crate::model::next::NextId;
 use crate::report::check::{CheckBody, CheckReason, CheckStatus, DetailLevel, FailOnLevel};
 use crate::report::envelope::{Report, Status};
 use crate::report::{CheckRun, check_report};
@@ -53,9 +54,15 @@ pub(super) fn run(ctx: &Context, args: &CheckArgs) -> Result<Report<CheckBody>> 
     };
     let report = check_report(checked.results, checked.facts, &run, &ctx.site);
     Ok(match checked.refusal {
+        Some(error) if nothing_ran(&report) => report.failing(&error, false, &ctx.site).not_known(),
         Some(error) => report.failing(&error, false, &ctx.site),
         None => report,
     })
+}
+
+/// Whether no check came to look at anything.
+fn nothing_ran(r: &Report<CheckBody>) -> bool {
+    r.body.checks_summary.skipped == r.body.checks_summary.total
 }
 
 /// Keeps the result as a dated attestation.
@@ -190,21 +197,43 @@ impl Human for CheckBody {
 
     fn verdict(r: &Report<Self>) -> String {
         let s = &r.body.checks_summary;
+        let f = &r.body.findings_summary;
         let missing = match s.skipped {
             0 => String::new(),
             n => format!(" {} did not run.", count(n, "check", "checks")),
         };
-        let findings = count(r.body.findings_total, "finding", "findings");
+        let parts: Vec<String> = [
+            (f.error, "error", "errors"),
+            (f.warn, "warning", "warnings"),
+            (f.info, "notice", "notices"),
+        ]
+        .into_iter()
+        .filter(|(n, ..)| *n > 0)
+        .map(|(n, one, many)| count(n, one, many))
+        .collect();
+        let found = parts.join(", ");
         let verdict = match r.status {
             Status::NotInitialized => {
                 return "Nothing was ever indexed here. Begin with:".to_owned();
             }
-            Status::Ok => "All checks that ran are fine.".to_owned(),
-            Status::Warn => format!("Safe; {findings} to look at."),
-            Status::Error => format!("Not safe: {findings}."),
-            _ => "Not known: something could not be looked at.".to_owned(),
+            Status::Ok if found.is_empty() => "Safe. All checks that ran are fine.".to_owned(),
+            Status::Ok => format!("Safe. {found}."),
+            Status::Warn => format!("Safe now, with something to look at: {found}."),
+            Status::Error if found.is_empty() => "Not safe: a check failed.".to_owned(),
+            Status::Error => format!("Not safe: {found}."),
+            _ if nothing_ran(r) => match &r.err {
+                Some(err) => return format!("Not known, nothing was looked at: {}", err.message),
+                None => "Not known: nothing was looked at.".to_owned(),
+            },
+            _ if found.is_empty() => "Not known: something could not be looked at.".to_owned(),
+            _ => format!("Not known: something could not be looked at; {found} so far."),
         };
-        verdict + &missing
+        let room = if r.recommended_action == NextId::MakeRoom {
+            " Make room first: the disk is nearly full."
+        } else {
+            ""
+        };
+        verdict + &missing + room
     }
 }
 

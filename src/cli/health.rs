@@ -1,17 +1,24 @@
 //! `cass health`
 
+use std::time::Duration;
+
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page};
-use crate::disk::{Root, writer_owner};
+use crate::disk::{ArchiveShared, Root, writer_owner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::check::OwnerBlock;
 use crate::report::envelope::Report;
 use crate::report::health::{
-    ArchiveHealth, CommitsHealth, DataDirState, HealthBody, MirrorHealth, health_report,
+    ArchiveHealth, CommitsHealth, ConfigHealth, DataDirState, HealthBody, MirrorHealth,
+    health_report,
 };
-use crate::store::archive::ArchiveReader;
+use crate::sources::config::Config;
+use crate::store::archive::{ArchiveReader, unnamed_generation};
 use crate::store::{coverage, layout};
+
+/// How long a checkpoint may keep it waiting: it promises an answer in 50 ms.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(super) fn run(ctx: &Context) -> Result<Report<HealthBody>> {
     let mut body = HealthBody {
@@ -21,23 +28,34 @@ pub(super) fn run(ctx: &Context) -> Result<Report<HealthBody>> {
         archive: ArchiveHealth::Absent,
         commits: CommitsHealth::None,
         mirror: MirrorHealth::Absent,
+        config: match Config::load(ctx.env.config_dir(), ctx.env.home()) {
+            Ok(_) => ConfigHealth::Ok,
+            Err(_) => ConfigHealth::Invalid,
+        },
         writer_active: false,
         owner: None,
     };
-    match Root::open(ctx.env.data_dir()) {
-        Ok(None) => {}
-        Ok(Some(root)) => look(ctx, &root, &mut body)?,
-        Err(_) => body.data_dir = DataDirState::Unreadable,
+    let failed = match Root::open(ctx.env.data_dir()) {
+        Ok(None) => None,
+        Ok(Some(root)) => look(ctx, &root, &mut body).err(),
+        Err(e) => Some(e),
+    };
+    if failed.is_some() {
+        body.data_dir = DataDirState::Unreadable;
     }
-    Ok(health_report(body, &ctx.site))
+    Ok(health_report(body, failed.as_ref(), &ctx.site))
 }
 
 fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
     let has = |rel: &str| -> Result<bool> { root.exists(rel) };
-    let promised = has(layout::COVERAGE)? || has(layout::GENERATIONS)?;
+    // Before and behind the rest: what a writer had begun when it was looked at is no damage, also
+    // when it took its lock, or ended, in between.
+    let before = writer_owner(root)?;
+    let promised = root.file_len(layout::COVERAGE)?.is_some_and(|len| len > 0);
     let mirror = has(layout::MIRROR)?;
     body.generation = current(root)?;
-    body.data_dir = if body.generation.is_some() || promised || mirror {
+    let used = body.generation.is_some() || promised || mirror || has(layout::GENERATIONS)?;
+    body.data_dir = if used {
         DataDirState::Present
     } else if has(layout::ARCHIVE_DB)? {
         DataDirState::Foreign
@@ -50,32 +68,47 @@ fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
             _ => MirrorHealth::Unreadable,
         };
     }
-    match &body.generation {
-        Some(_) => (body.archive, body.commits) = core(root),
-        None if promised => {
-            (body.archive, body.commits) = (ArchiveHealth::Missing, CommitsHealth::Unknown);
+    if body.generation.is_some() {
+        (body.archive, body.commits) = core(root);
+        // Of nothing no row was made: a folder that is not there is gone.
+        let whole = has(layout::PACKS)? && has(layout::LEDGERS)?;
+        if body.commits != CommitsHealth::None
+            && matches!(body.mirror, MirrorHealth::Absent | MirrorHealth::Present)
+            && !whole
+        {
+            body.mirror = MirrorHealth::Missing;
         }
-        None => {}
+    } else if promised || unnamed_generation(root)?.is_some() {
+        (body.archive, body.commits) = (ArchiveHealth::Missing, CommitsHealth::Unknown);
     }
-    if let Some(owner) = writer_owner(root)? {
-        body.writer_active = true;
-        let held = match owner.since_ms {
-            0 => 0,
-            since => u64::try_from(ctx.env.now_ms().saturating_sub(since)).unwrap_or(0),
-        };
-        body.owner = Some(OwnerBlock {
-            pid: owner.pid,
-            command: owner.command,
-            held_for_ms: held,
-        });
+    let Some(owner) = before.or(writer_owner(root)?) else {
+        return Ok(());
+    };
+    if body.generation.is_none() && body.archive == ArchiveHealth::Absent {
+        body.archive = ArchiveHealth::Building;
+        if body.mirror == MirrorHealth::Unreadable && !has(layout::MIRROR_FORMAT)? {
+            body.mirror = MirrorHealth::Absent;
+        }
     }
+    body.writer_active = true;
+    let held = match owner.since_ms {
+        0 => 0,
+        since => u64::try_from(ctx.env.now_ms().saturating_sub(since)).unwrap_or(0),
+    };
+    body.owner = Some(OwnerBlock {
+        pid: owner.pid,
+        command: owner.command,
+        held_for_ms: held,
+    });
     Ok(())
 }
 
 /// The archive by the open path of every reading command, and its last commit against the
 /// coverage ledger's last line. A few rows are read, at any size.
 fn core(root: &Root) -> (ArchiveHealth, CommitsHealth) {
-    let opened = ArchiveReader::open(root).and_then(|reader| match reader {
+    // Held until the reader has its own, which would wait for longer.
+    let lock = ArchiveShared::acquire(root, PATIENCE);
+    let opened = lock.and_then(|_held| match ArchiveReader::open(root)? {
         Some(reader) => reader.head().map(|head| Some((reader, head))),
         None => Ok(None),
     });
@@ -154,7 +187,25 @@ impl Human for HealthBody {
             page.anomaly(Mark::Error, "the data directory belongs to another program");
         }
         if b.data_dir == DataDirState::Unreadable {
-            page.anomaly(Mark::Error, "the data directory can't be read");
+            page.anomaly(Mark::Warn, "the data directory can't be read");
+        }
+        match b.mirror {
+            MirrorHealth::Missing => {
+                page.anomaly(
+                    Mark::Error,
+                    "the mirror is gone: only the archive's rows are left",
+                );
+            }
+            MirrorHealth::Unreadable => {
+                page.anomaly(Mark::Error, "the mirror's FORMAT can't be read");
+            }
+            _ => {}
+        }
+        if b.config == ConfigHealth::Invalid {
+            page.anomaly(
+                Mark::Error,
+                "config.toml can't be used: nothing is captured until it is corrected",
+            );
         }
         page.fact(&format!(
             "archive   {}",
@@ -169,6 +220,13 @@ impl Human for HealthBody {
         use crate::report::envelope::Status;
         match r.status {
             Status::Ok => "Healthy, as far as this looks.".to_owned(),
+            Status::Warn => {
+                "Sources are captured, and no archive was made of them yet. Go on with:".to_owned()
+            }
+            Status::NotInitialized if r.body.archive == ArchiveHealth::Building => {
+                "The first index is at work; nothing to do.".to_owned()
+            }
+            Status::Unknown if r.err.is_some() => "Not known: nothing could be read.".to_owned(),
             Status::NotInitialized => "Nothing was ever indexed here. Begin with:".to_owned(),
             Status::Unknown => "Not known; the check looks closer:".to_owned(),
             _ => "Not healthy; the check says more:".to_owned(),

@@ -3,10 +3,9 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::disk::Root;
+use crate::disk::{Root, writer_owner};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::conversation::Conversation;
 use crate::model::path::normalise;
 use crate::model::source::SourceKey;
 use crate::sources::config::Config;
@@ -108,22 +107,11 @@ pub fn hand_out_target(env: &Env, target: &Path) -> Result<()> {
 /// # Errors
 /// `not-initialized`, or why it can't be read.
 pub fn archive(root: &Root) -> Result<ArchiveReader> {
-    ArchiveReader::open(root)?.ok_or_else(|| {
+    let opened = ArchiveReader::open(root).map_err(|e| naming_holder(root, e));
+    opened?.ok_or_else(|| {
         Error::new(ErrorKind::NotInitialized, "no archive was made here yet")
             .with_hint("Index first.")
             .with_hint_argv(["cass", "index"])
-    })
-}
-
-/// The session that `name` names.
-///
-/// # Errors
-/// `not-found`; `ambiguous-name` with the ids in the context.
-pub fn session(archive: &ArchiveReader, name: &str) -> Result<Conversation> {
-    archive.find(name)?.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("no session is named {name:?}"))
-            .with_hint("List the sessions; six characters of an id are enough.")
-            .with_hint_argv(["cass", "sessions", "list"])
     })
 }
 
@@ -132,11 +120,49 @@ pub fn session(archive: &ArchiveReader, name: &str) -> Result<Conversation> {
 /// # Errors
 /// `not-initialized`, or why it can't be read.
 pub fn mirror(root: &Root) -> Result<MirrorReader<'_>> {
-    MirrorReader::open(root)?.ok_or_else(|| {
+    let opened = MirrorReader::open(root).map_err(|e| naming_holder(root, e));
+    opened?.ok_or_else(|| {
         Error::new(ErrorKind::NotInitialized, "nothing was captured here yet")
             .with_hint("Index first.")
             .with_hint_argv(["cass", "index"])
     })
+}
+
+/// `lock-busy` of the archive lock, with its holder: only who has the writer lock takes it
+/// exclusively, so the writer's name is the holder's.
+fn naming_holder(root: &Root, error: Error) -> Error {
+    if error.kind() != ErrorKind::LockBusy {
+        return error;
+    }
+    let Ok(Some(owner)) = writer_owner(root) else {
+        return error;
+    };
+    let age_ms = jiff::Timestamp::now()
+        .as_millisecond()
+        .saturating_sub(owner.since_ms)
+        .max(0);
+    let who = match owner.pid {
+        0 => "another process".to_owned(),
+        pid => format!(
+            "cass {} (pid {pid}), begun {} s ago",
+            owner.command,
+            age_ms / 1000
+        ),
+    };
+    let mut named = Error::new(
+        ErrorKind::LockBusy,
+        format!("the archive is being checkpointed by {who}"),
+    )
+    .with_hint("Run the command again in a moment; the lock goes with its process.")
+    .with_context("owner_pid", owner.pid.to_string())
+    .with_context("owner_command", owner.command)
+    .with_context("owner_since_ms", owner.since_ms.to_string())
+    .with_context("held_for_ms", age_ms.to_string())
+    .with_context("lock", "locks/archive.lock");
+    if let Some(ms) = error.retry_after_ms() {
+        named = named.with_retry_after_ms(ms);
+    }
+    named.with_source(error)
 }
 
 /// The captured source that `name`, a key or a path, names.

@@ -9,18 +9,17 @@ use rayon::prelude::*;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::group;
+use crate::ingest::look::{Look, Looks, gate_of};
 use crate::ingest::read::{self, Care, RACY_NS, StableReader, TRIES};
 use crate::ingest::watch::Watch;
 use crate::model::digest::Digest;
 use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
-use crate::sources::config::Config;
-use crate::sources::file::Stat;
-use crate::sources::roots::{ProviderRoot, roots};
+use crate::sources::roots::ProviderRoot;
 use crate::sources::sight::Sight;
 use crate::sources::usage::{FileUse, Usages};
-use crate::sources::walk::{FoundFile, Met, Oddity, RootState, walk};
+use crate::sources::walk::{FoundFile, Met, Oddity, RootState};
 use crate::store::mirror::{
     Added, CaptureMeta, Head, MirrorWriter, PREPARE_LIMIT, Prepared, Shape, SourceIdent, StatGate,
 };
@@ -129,15 +128,14 @@ struct Job {
 /// A source that can't be read is a [`Problem`], not an error.
 pub fn capture(
     env: &Env,
-    config: &Config,
+    looks: Looks,
     mirror: &mut MirrorWriter<'_>,
     free_bytes: u64,
     full: bool,
     watch: Watch<'_>,
 ) -> Result<CaptureOutcome> {
     let mut out = CaptureOutcome::default();
-    let roots = roots(env, config);
-    let usages = Usages::new(roots.iter());
+    let usages = Usages::new(&looks.roots);
     let mut known: HashMap<SourceKey, Known> = HashMap::new();
     mirror.for_each_head(&mut |head: Head| {
         let Head {
@@ -166,7 +164,7 @@ pub fn capture(
         }
         Ok(())
     })?;
-    let (jobs, sight) = discover(env, roots, config, &mut known, full, &mut out);
+    let (jobs, sight) = compare(looks, env.now_ms(), &mut known, full, &mut out);
     // What is left was captured once and was not met.
     let left = known.len() as u64;
     out.gone = known.values().filter(|k| sight.reaches(&k.path)).count() as u64;
@@ -212,124 +210,104 @@ pub fn capture(
     Ok(out)
 }
 
-/// Walks the roots, takes out of `known` what is there, and returns what must be read, with the
-/// bytes that are expected to be new.
-fn discover(
-    env: &Env,
-    roots: Vec<ProviderRoot>,
-    config: &Config,
+/// Takes out of `known` what is there, and returns what must be read, with the bytes that are
+/// expected to be new.
+fn compare(
+    looks: Looks,
+    now_ms: i64,
     known: &mut HashMap<SourceKey, Known>,
     full: bool,
     out: &mut CaptureOutcome,
 ) -> (Vec<(u64, Job)>, Sight) {
-    let now_ms = env.now_ms();
     let mut jobs = Vec::new();
     let mut sight = Sight::default();
-    for root in roots {
-        let mut files = 0;
-        let state = walk(&root, config, &mut |met| {
-            sight.note(&met);
-            match met {
-                Met::File(found) => {
-                    files += 1;
-                    out.found += 1;
-                    let ident = SourceIdent::new(LOCAL, found.provider, found.path.clone());
-                    // By the clock of now: the walk itself may take longer than a tick.
-                    let mut gate = gate_of(found.stat, env.now_ms());
-                    if group::is_database_name(&found.path) {
-                        match group::members_gate(&found) {
-                            Ok(extra) => gate.extra = extra,
-                            Err(e) => {
-                                out.problems.push(problem(found.provider, &found.path, &e));
-                                return;
-                            }
-                        }
-                    }
-                    let before = known.remove(&ident.key);
-                    let mut fresh = gate.size;
-                    if let Some(k) = &before {
-                        if k.gate == gate && !full {
-                            out.unchanged += 1;
-                            return;
-                        }
-                        let is_db = group::is_database_name(&found.path);
-                        if is_db && !full && group::too_soon(gate.size, k.at_ms, now_ms) {
-                            out.deferred += 1;
-                            return;
-                        }
-                        fresh = match gate.size.checked_sub(k.len) {
-                            // Grown: most likely at its end.
-                            Some(more) if more > 0 => more,
-                            _ => gate.size,
-                        };
-                    }
-                    jobs.push((fresh, Job { found, ident, gate }));
+    let mut files = 0;
+    looks.for_each(&mut |look| match look {
+        Look::File(found, gate) => {
+            files += 1;
+            out.found += 1;
+            let gate = match gate {
+                Ok(gate) => gate,
+                Err(e) => {
+                    out.problems.push(problem(found.provider, &found.path, &e));
+                    return;
                 }
-                Met::Odd {
-                    path,
-                    kind,
-                    message,
-                } => {
-                    let code = match kind {
-                        Oddity::Excluded => {
-                            out.excluded += 1;
-                            return;
-                        }
-                        Oddity::Unreadable => {
-                            let why = message.unwrap_or_else(|| "no permission".to_owned());
-                            out.problems.push(Problem {
-                                provider: root.provider,
-                                path,
-                                kind: ErrorKind::Unsupported,
-                                message: format!("can't be read: {why}"),
-                            });
-                            return;
-                        }
-                        Oddity::Link => NoteCode::LinkSkipped,
-                        Oddity::FollowedLink => NoteCode::LinkFollowed,
-                        Oddity::LinkLoop => NoteCode::LinkSeen,
-                        Oddity::Special => NoteCode::NotAFile,
-                    };
-                    out.notes.push(Note {
-                        code,
-                        provider: root.provider,
-                        path,
-                    });
+            };
+            let key = SourceKey::derive(LOCAL, found.provider, &found.path);
+            let mut fresh = gate.size;
+            if let Some(k) = known.remove(&key) {
+                if k.gate == gate && !full {
+                    out.unchanged += 1;
+                    return;
                 }
+                let is_db = group::is_database_name(&found.path);
+                if is_db && !full && group::too_soon(gate.size, k.at_ms, now_ms) {
+                    out.deferred += 1;
+                    return;
+                }
+                fresh = match gate.size.checked_sub(k.len) {
+                    // Grown: most likely at its end.
+                    Some(more) if more > 0 => more,
+                    _ => gate.size,
+                };
             }
-        });
-        sight.end(&root, state);
-        if root.named && state == RootState::Absent {
-            out.notes.push(Note {
-                code: NoteCode::RootAbsent,
-                provider: root.provider,
-                path: root.path.clone(),
-            });
+            let ident = SourceIdent::new(LOCAL, found.provider, found.path.clone());
+            jobs.push((fresh, Job { found, ident, gate }));
         }
-        out.roots.push((root, state, files));
-    }
+        Look::Odd(provider, met) => {
+            sight.note(&met);
+            odd(provider, met, out);
+        }
+        Look::End(root, state) => {
+            sight.end(&root, state);
+            if root.named && state == RootState::Absent {
+                out.notes.push(Note {
+                    code: NoteCode::RootAbsent,
+                    provider: root.provider,
+                    path: root.path.clone(),
+                });
+            }
+            out.roots.push((root, state, std::mem::take(&mut files)));
+        }
+    });
     (jobs, sight)
 }
 
-/// The gate of a source as it looked at `now_ms`. One that changed shortly before may change again
-/// within the same tick of the file system's clock; its gate is not trusted once.
-fn gate_of(stat: Stat, now_ms: i64) -> StatGate {
-    let racy = now_ms
-        .saturating_mul(1_000_000)
-        .saturating_sub(stat.mtime_ns)
-        < RACY_NS
-        && stat.mtime_ns <= now_ms.saturating_mul(1_000_000);
-    StatGate {
-        dev: stat.dev,
-        ino: stat.ino,
-        size: stat.size,
-        mtime_ns: stat.mtime_ns,
-        extra: if racy {
-            "racy".to_owned()
-        } else {
-            String::new()
-        },
-    }
+/// Books what was met and not taken.
+fn odd(provider: Provider, met: Met, out: &mut CaptureOutcome) {
+    let Met::Odd {
+        path,
+        kind,
+        message,
+    } = met
+    else {
+        return;
+    };
+    let code = match kind {
+        Oddity::Excluded => {
+            out.excluded += 1;
+            return;
+        }
+        Oddity::Unreadable => {
+            let why = message.unwrap_or_else(|| "no permission".to_owned());
+            out.problems.push(Problem {
+                provider,
+                path,
+                kind: ErrorKind::Unsupported,
+                message: format!("can't be read: {why}"),
+            });
+            return;
+        }
+        Oddity::Link => NoteCode::LinkSkipped,
+        Oddity::FollowedLink => NoteCode::LinkFollowed,
+        Oddity::LinkLoop => NoteCode::LinkSeen,
+        Oddity::Special => NoteCode::NotAFile,
+    };
+    out.notes.push(Note {
+        code,
+        provider,
+        path,
+    });
 }
 
 /// The room a run needs at most, by the one estimate that every surface shows: half of the new

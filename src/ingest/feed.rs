@@ -16,7 +16,7 @@ use crate::ingest::{projection, scratch};
 use crate::model::digest::Digest;
 use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
-use crate::model::record::Piece;
+use crate::model::record::{Piece, SkipReason, Span};
 use crate::model::source::SourceKey;
 use crate::sources::usage::Usages;
 use crate::store::archive::{ArchiveWriter, CaptureRef};
@@ -217,6 +217,18 @@ fn run(
         }
         Err(e) => return Err(e),
     };
+    if ended.damage.is_some() {
+        // An unfinished tail of no bytes: what the archive remembers of the break, until
+        // the source is read to its end.
+        append.piece(&Piece::Skipped {
+            span: Span {
+                offset: ended.resume.offset,
+                len: 0,
+            },
+            line: ended.resume.line,
+            reason: SkipReason::TornTail,
+        })?;
+    }
     out.records += counts.0;
     out.messages += append.messages_added();
     out.skipped += counts.1;

@@ -5,6 +5,7 @@ pub mod feed;
 pub mod group;
 pub mod index;
 mod jobs;
+pub mod look;
 pub mod parse;
 mod projection;
 pub mod provider;

@@ -163,7 +163,8 @@ pub struct Accounting {
     pub skipped_bytes: u64,
     /// Line ends and the like.
     pub separator_bytes: u64,
-    /// The unfinished last line.
+    /// The unfinished last line. One of no bytes stands where a compressed container is cut short
+    /// or damaged, so that nothing behind it could be read.
     pub tail: Option<Span>,
     /// Messages read from this source, over all epochs.
     pub message_count: u64,

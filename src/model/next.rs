@@ -19,6 +19,8 @@ pub enum NextId {
     Retry,
     /// Read `err.message`; no command settles it.
     ReadMessage,
+    /// Free space where the data directory lies; until then nothing can be captured.
+    MakeRoom,
     /// Capture and index.
     Index,
     /// Capture and index; compare the content of every source.

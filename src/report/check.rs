@@ -41,6 +41,8 @@ pub struct CheckBody {
     pub findings: Vec<FindingEntry>,
     /// How many findings there are.
     pub findings_total: u64,
+    /// The same by severity.
+    pub findings_summary: FindingsSummary,
     /// Whether `findings` leaves some out; `detail.argv` shows them all.
     pub findings_truncated: bool,
     /// Where the rest is.
@@ -293,6 +295,17 @@ pub struct OwnerBlock {
     pub command: String,
     /// For how long, milliseconds.
     pub held_for_ms: u64,
+}
+
+/// Findings by severity.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FindingsSummary {
+    /// Something is lost, damaged or not protected.
+    pub error: u64,
+    /// Safe now; look at it.
+    pub warn: u64,
+    /// Normal, worth knowing.
+    pub info: u64,
 }
 
 /// How many checks ended how.

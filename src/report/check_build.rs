@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::check::{
     ArchiveBlock, AttestationBlock, AuthorityBlock, BlockedReason, BudgetBlock, CheckBody,
     CheckEntry, CheckReason, CheckStatus, ChecksSummary, CoverageBlock, DetailBlock, DetailLevel,
-    FailOnLevel, FindingEntry, InventoryBlock, MarkerBlock, MirrorBlock, OperationBlock,
-    OwnerBlock, ProviderBlock, RemoteBlock, ScopeBlock, StorageBlock,
+    FailOnLevel, FindingEntry, FindingsSummary, InventoryBlock, MarkerBlock, MirrorBlock,
+    OperationBlock, OwnerBlock, ProviderBlock, RemoteBlock, ScopeBlock, StorageBlock,
 };
 use super::envelope::{OperationOutcome, OutcomeKind, Report, Site, Status};
 use super::time::rfc3339;
@@ -17,7 +17,7 @@ use crate::model::finding::{
     CheckId, CheckOutcome, CheckResult, Finding, RiskLevel, Severity, SkipReason,
 };
 use crate::model::interrupt::Signal;
-use crate::model::next::Next;
+use crate::model::next::{Next, NextId};
 use crate::model::verdict::{RepairMarker, StoragePressure};
 
 /// Bytes of the compact document, without `--detail full`.
@@ -110,6 +110,7 @@ pub fn check_report(
             .map(|f| finding_entry(f, site, full))
             .collect(),
         findings_total: u64::try_from(findings.len()).unwrap_or(u64::MAX),
+        findings_summary: findings_summary(&findings),
         findings_truncated: false,
         detail: DetailBlock {
             argv: if full {
@@ -120,8 +121,14 @@ pub fn check_report(
         },
         ..blocks(facts, run, site)
     };
+    let full_disk = body.storage_pressure.status == StoragePressure::Critical;
     let mut report = Report::new(status, outcome, body).recommending(&next, site);
     report.risk_level = risk;
+    if full_disk {
+        // Nothing that writes can end well before there is room.
+        report.recommended_action = NextId::MakeRoom;
+        report.recommended_commands.retain(|c| !c.mutates);
+    }
     if let Some(signal) = run.interrupted {
         let partial = report.status;
         report = report.failing(&signal.error(), false, site);
@@ -182,6 +189,18 @@ fn summary(results: &[CheckResult]) -> ChecksSummary {
             CheckOutcome::Error => s.error += 1,
             CheckOutcome::Unknown { .. } => s.unknown += 1,
             CheckOutcome::Skipped { .. } => s.skipped += 1,
+        }
+    }
+    s
+}
+
+fn findings_summary(findings: &[Finding]) -> FindingsSummary {
+    let mut s = FindingsSummary::default();
+    for f in findings {
+        match f.severity {
+            Severity::Error => s.error += 1,
+            Severity::Warn => s.warn += 1,
+            Severity::Info => s.info += 1,
         }
     }
     s
@@ -300,13 +319,15 @@ fn check_entry(r: &CheckResult, timed: bool) -> CheckEntry {
 }
 
 fn finding_entry(f: &Finding, site: &Site, full: bool) -> FindingEntry {
-    let shorten = |text: String, max: usize| if full { text } else { cut(text, max) };
+    let shorten = |text: String, cut: fn(String, usize) -> String, max: usize| {
+        if full { text } else { cut(text, max) }
+    };
     FindingEntry {
         id: f.id,
         code: f.code.to_owned(),
         severity: f.severity,
-        subject: shorten(site.redact(&f.subject), MAX_SUBJECT),
-        message: shorten(site.redact(&f.message), MAX_MESSAGE),
+        subject: shorten(site.redact(&f.subject), cut_middle, MAX_SUBJECT),
+        message: shorten(site.redact(&f.message), cut, MAX_MESSAGE),
         count: f.count,
         next: f.next.as_ref().map(Next::id),
     }
@@ -322,6 +343,20 @@ fn cut(text: String, max: usize) -> String {
         end -= 1;
     }
     format!("{}…", &text[..end])
+}
+
+/// As [`cut`], in the middle: the end of a path says more than its middle.
+fn cut_middle(text: String, max: usize) -> String {
+    if text.len() <= max {
+        return text;
+    }
+    let mut from = text.len() - max / 3 * 2;
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    let end = text[from..].to_owned();
+    let begin = cut(text, max - end.len());
+    begin + &end
 }
 
 fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
@@ -430,6 +465,7 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
         checks: Vec::new(),
         findings: Vec::new(),
         findings_total: 0,
+        findings_summary: FindingsSummary::default(),
         findings_truncated: false,
         detail: DetailBlock { argv: None },
         budget: BudgetBlock {
@@ -547,6 +583,7 @@ mod tests {
         let site = Site {
             data_dir: DataDirArg::Named("d".repeat(4000)),
             home: String::new(),
+            real_home: String::new(),
         };
         let found = CheckResult::ran(
             CheckId::CoveragePromises,
@@ -590,6 +627,44 @@ mod tests {
             (r.status, r.operation_outcome.exit_code),
             (Status::Error, 0)
         );
+    }
+
+    #[test]
+    fn on_a_full_disk_room_comes_before_anything_that_writes() {
+        let news = Finding::new(CheckId::SourcesFreshness, "new", Severity::Info, "", "")
+            .with_next(Next::Index);
+        let look = Finding::new(CheckId::ArchiveOpen, "old", Severity::Info, "", "")
+            .with_next(Next::CheckDeep);
+        let mut facts = known();
+        let r = one(vec![news.clone(), look.clone()], facts.clone(), &run());
+        assert!(r.recommended_commands.iter().any(|c| c.mutates));
+        facts.storage.status = StoragePressure::Critical;
+        let r = one(vec![news, look], facts, &run());
+        assert_eq!(r.recommended_action, NextId::MakeRoom);
+        let argv: Vec<_> = r.recommended_commands.iter().map(|c| &c.argv).collect();
+        assert_eq!(argv, [&Next::CheckDeep.argv()]);
+    }
+
+    #[test]
+    fn a_long_subject_keeps_its_end() {
+        let long = format!("~/{}/é.jsonl.zst", "é".repeat(300));
+        for max in 20..120 {
+            let short = cut_middle(long.clone(), max);
+            assert!(short.len() <= max, "{max}: {short}");
+            assert!(short.starts_with("~/") && short.ends_with("é.jsonl.zst"));
+            assert!(short.contains('…'));
+        }
+        assert_eq!(cut_middle("short".to_owned(), 5), "short");
+    }
+
+    #[test]
+    fn findings_are_counted_by_severity_before_lists_are_cut() {
+        let many = (0..50).map(|n| finding(Severity::Info, n));
+        let all = many.chain([finding(Severity::Warn, 1)]).collect();
+        let r = one(all, known(), &run());
+        let s = r.body.findings_summary;
+        assert_eq!((s.error, s.warn, s.info), (0, 1, 50));
+        assert!(r.body.findings.len() < 51);
     }
 
     #[test]

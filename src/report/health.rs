@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::check::OwnerBlock;
 use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use crate::error::Error;
 use crate::exit::ExitCodeKind;
 use crate::model::finding::RiskLevel;
 use crate::model::next::Next;
@@ -24,6 +25,8 @@ pub struct HealthBody {
     pub commits: CommitsHealth,
     /// The mirror's layout.
     pub mirror: MirrorHealth,
+    /// The settings.
+    pub config: ConfigHealth,
     /// Whether a writer is at work.
     pub writer_active: bool,
     /// The writer; null when none is at work.
@@ -56,6 +59,8 @@ pub enum DataDirState {
 pub enum ArchiveHealth {
     /// None was ever made.
     Absent,
+    /// None was made yet, and a writer is at work: the first index.
+    Building,
     /// It opens.
     Opens,
     /// One existed and is gone.
@@ -96,73 +101,135 @@ pub enum MirrorHealth {
     TooNew,
     /// Its `FORMAT` can't be read.
     Unreadable,
+    /// The archive was made of one, and it or a part of it is gone.
+    Missing,
 }
 
-/// The document, from what was seen.
-#[must_use]
-pub fn health_report(mut body: HealthBody, site: &Site) -> Report<HealthBody> {
-    let incompatible = body.data_dir == DataDirState::Foreign
+/// The settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfigHealth {
+    /// There are none, or they can be used.
+    Ok,
+    /// They can't be used: nothing is captured until that is settled.
+    Invalid,
+}
+
+/// What the fields say together, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    /// Another program's, or a later version's.
+    Incompatible,
+    Broken,
+    Fresh,
+    /// The first index is at work.
+    Building,
+    Unknown,
+    /// Captured, and no archive was made of it yet.
+    NotBuilt,
+    Healthy,
+}
+
+fn judge(body: &HealthBody) -> Judged {
+    if body.data_dir == DataDirState::Foreign
         || body.archive == ArchiveHealth::TooNew
-        || body.mirror == MirrorHealth::TooNew;
-    let broken = body.data_dir == DataDirState::Unreadable
+        || body.mirror == MirrorHealth::TooNew
+    {
+        Judged::Incompatible
+    } else if matches!(
+        body.archive,
+        ArchiveHealth::Missing | ArchiveHealth::Unreadable
+    ) || body.commits == CommitsHealth::Lost
         || matches!(
-            body.archive,
-            ArchiveHealth::Missing | ArchiveHealth::Unreadable
+            body.mirror,
+            MirrorHealth::Unreadable | MirrorHealth::Missing
         )
-        || body.commits == CommitsHealth::Lost
-        || body.mirror == MirrorHealth::Unreadable;
-    let unknown = body.archive == ArchiveHealth::Unknown || body.commits == CommitsHealth::Unknown;
-    let fresh = matches!(body.data_dir, DataDirState::Absent | DataDirState::Empty);
-    body.healthy = !(incompatible || broken || unknown || fresh);
-    let (status, risk, kind, exit, next) = if incompatible {
-        let kind = OutcomeKind::RepairRefused;
-        (
+        || body.config == ConfigHealth::Invalid
+    {
+        Judged::Broken
+    } else if body.archive == ArchiveHealth::Building {
+        Judged::Building
+    } else if matches!(body.data_dir, DataDirState::Absent | DataDirState::Empty) {
+        Judged::Fresh
+    } else if body.data_dir == DataDirState::Unreadable
+        || body.archive == ArchiveHealth::Unknown
+        || body.commits == CommitsHealth::Unknown
+    {
+        Judged::Unknown
+    } else if body.archive == ArchiveHealth::Absent {
+        Judged::NotBuilt
+    } else {
+        Judged::Healthy
+    }
+}
+
+/// The document, from what was seen. `failed`: why the data directory could not be looked at.
+#[must_use]
+pub fn health_report(
+    mut body: HealthBody,
+    failed: Option<&Error>,
+    site: &Site,
+) -> Report<HealthBody> {
+    use {ExitCodeKind as Exit, OutcomeKind as Kind};
+    let judged = judge(&body);
+    body.healthy = matches!(judged, Judged::Healthy | Judged::NotBuilt);
+    let (status, risk, kind, exit, next) = match judged {
+        Judged::Incompatible => (
             Status::Error,
             RiskLevel::Unknown,
-            kind,
-            ExitCodeKind::Incompatible,
+            Kind::RepairRefused,
+            Exit::Incompatible,
             None,
-        )
-    } else if broken {
-        let kind = OutcomeKind::OkReadOnlyDiagnosed;
-        (
+        ),
+        Judged::Broken => (
             Status::Error,
             RiskLevel::High,
-            kind,
-            ExitCodeKind::HealthFailure,
+            Kind::OkReadOnlyDiagnosed,
+            Exit::HealthFailure,
             Some(Next::Check),
-        )
-    } else if fresh {
-        let kind = OutcomeKind::OkNoActionNeeded;
-        (
+        ),
+        Judged::Fresh => (
             Status::NotInitialized,
             RiskLevel::None,
-            kind,
-            ExitCodeKind::Success,
+            Kind::OkNoActionNeeded,
+            Exit::Success,
             Some(Next::Index),
-        )
-    } else if unknown {
-        let kind = OutcomeKind::Incomplete;
-        (
+        ),
+        Judged::Building => (
+            Status::NotInitialized,
+            RiskLevel::None,
+            Kind::OkNoActionNeeded,
+            Exit::Success,
+            None,
+        ),
+        Judged::Unknown => (
             Status::Unknown,
             RiskLevel::Unknown,
-            kind,
-            ExitCodeKind::Incomplete,
+            Kind::Incomplete,
+            Exit::Incomplete,
             Some(Next::Check),
-        )
-    } else {
-        let kind = OutcomeKind::OkNoActionNeeded;
-        (
+        ),
+        Judged::NotBuilt => (
+            Status::Warn,
+            RiskLevel::Low,
+            Kind::OkReadOnlyDiagnosed,
+            Exit::Success,
+            Some(Next::Index),
+        ),
+        Judged::Healthy => (
             Status::Ok,
             RiskLevel::None,
-            kind,
-            ExitCodeKind::Success,
+            Kind::OkNoActionNeeded,
+            Exit::Success,
             None,
-        )
+        ),
     };
     let next: Vec<Next> = next.into_iter().collect();
     let mut report =
         Report::new(status, OperationOutcome::new(kind, exit), body).recommending(&next, site);
     report.risk_level = risk;
-    report
+    match failed {
+        Some(error) => report.failing(error, false, site).not_known(),
+        None => report,
+    }
 }

@@ -194,7 +194,8 @@ fn descend(
     let mut walk = WalkDir::new(top)
         .follow_links(false)
         .follow_root_links(true)
-        .sort_by_file_name()
+        // By name: what is compared lies in one folder, and a whole path needs no taking apart.
+        .sort_by(|a, b| a.path().as_os_str().cmp(b.path().as_os_str()))
         .into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {

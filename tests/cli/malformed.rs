@@ -92,7 +92,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &[b"sessions", b"list", b"--provider", b"cluade"],
         &[b"sessions", b"show"],
         &[b"sessions", b"show", b""],
-        &[b"sessions", b"show", b"\xf0\x28\x8c\x28"],
+        &[b"sessions", b"list", b"--provider", b"\xf0\x28\x8c\x28"],
         &[b"sessions", b"show", b"a", b"b"],
         &[b"export"],
         &[b"export", b"id"],

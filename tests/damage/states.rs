@@ -432,13 +432,14 @@ fn what_may_not_be_read_is_unreadable_and_not_damaged() {
             println!("passed over: needs root and setpriv");
             return;
         };
-        assert_ne!(ran.code, 0, "{}", ran.json);
-        assert!(
-            ["error", "unknown"].contains(&ran.text("/status")),
-            "{}",
-            ran.json
-        );
+        assert_eq!(ran.code, 9, "{}", ran.json);
+        assert_eq!(ran.text("/status"), "unknown", "{}", ran.json);
+        assert_eq!(ran.text("/risk_level"), "unknown", "{}", ran.json);
         assert_eq!(ran.text("/err/kind"), "permission-denied");
+        let health = as_nobody(&lab, &["health"]).unwrap();
+        assert_eq!(health.code, 9, "{}", health.json);
+        assert_eq!(health.text("/status"), "unknown", "{}", health.json);
+        assert_eq!(health.text("/data_dir"), "unreadable", "{}", health.json);
         for word in [
             "verified-archive",
             "verified-mirror",

@@ -55,9 +55,24 @@ fn a_cut_or_damaged_container_costs_nothing_before_the_damage() {
             "no-op",
             "{cut}"
         );
+        // The check names it for as long as it is not read whole, and not longer.
+        let named = || {
+            let check = sandbox.run(&["doctor", "check"]).expect(0);
+            let findings = check.at("/findings").as_array().unwrap().clone();
+            let mut found = findings.iter().filter(|f| f["code"] == "container-damaged");
+            found.next().map(|f| {
+                assert!(f["subject"].as_str().unwrap().ends_with(".jsonl.zst"));
+                assert_eq!(f["severity"], "warn");
+                check.text("/status").to_owned()
+            })
+        };
+        let broken = run.code == 8;
+        assert_eq!(named().as_deref(), broken.then_some("warn"), "{cut}");
+        sandbox.run(&["doctor", "check", "--deep"]).expect(0);
         // Whole again, it is read to its end.
         sandbox.put(&rel, &packed);
         sandbox.run(&["index"]).expect(0);
+        assert_eq!(named(), None, "{cut}");
         let list = sandbox.run(&["sessions", "list"]).expect(0);
         let id = list.text("/sessions/0/id").to_owned();
         let shown = sandbox.run(&["sessions", "show", &id]).expect(0);

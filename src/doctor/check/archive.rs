@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{ArchivePlace, Context};
+use super::context::{ArchivePlace, Context, busy};
 use super::ledger;
 use crate::error::{Error, ErrorKind};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
@@ -124,13 +124,6 @@ fn refused(cx: &mut Context, e: &Error, subject: &str) -> Vec<CheckResult> {
         CheckResult::skipped(OPEN[1], SkipReason::Blocked, None),
         ledger::skipped(SkipReason::Blocked),
     ]
-}
-
-/// A writer folds its log into the archive, and takes long.
-fn busy(ids: &[CheckId]) -> Vec<CheckResult> {
-    ids.iter()
-        .map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new()))
-        .collect()
 }
 
 /// SQLite's own check beside every row hash, sum and link. Only with `--deep`.

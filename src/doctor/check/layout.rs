@@ -1,6 +1,7 @@
 //! `layout.current`: whether the data directory is ours, and whether `CURRENT` names an archive.
 
 use super::context::{ArchivePlace, Context};
+use crate::disk::writer_owner;
 use crate::error::ErrorKind;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
@@ -54,15 +55,16 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 cx.facts.never();
                 return Context::skip(&[id], SkipReason::NoArchive, None);
             }
-            let message = "sources are captured and no archive was made of them yet";
-            let f = Finding::new(
-                id,
-                "archive-not-built",
-                Severity::Warn,
-                layout::MIRROR,
-                message,
-            )
-            .with_next(Next::Index);
+            // The first index captures before it makes an archive.
+            let building = !matches!(writer_owner(root), Ok(None));
+            let (code, subject) = ("archive-not-built", layout::MIRROR);
+            let f = if building {
+                let message = "the first index is at work: no archive was made yet";
+                Finding::new(id, code, Severity::Info, subject, message)
+            } else {
+                let message = "sources are captured and no archive was made of them yet";
+                Finding::new(id, code, Severity::Warn, subject, message).with_next(Next::Index)
+            };
             vec![CheckResult::ran(id, vec![f])]
         }
         Err(e) => {

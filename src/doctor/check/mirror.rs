@@ -1,6 +1,6 @@
 //! `mirror.*`: ledgers and objects.
 
-use super::context::Context;
+use super::context::{Context, busy};
 use crate::error::ErrorKind;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
@@ -28,10 +28,7 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
             cx.facts.mirror.status = MirrorState::Unknown;
             cx.mirror_present = true;
             if e.kind() == ErrorKind::LockBusy {
-                return IDS
-                    .iter()
-                    .map(|id| CheckResult::unknown(*id, UnknownReason::LockBusy, Vec::new()))
-                    .collect();
+                return busy(&IDS);
             }
             let message = e.message().to_owned();
             let code = if e.kind() == ErrorKind::MirrorTooNew {

@@ -8,11 +8,13 @@ mod archive;
 mod config;
 mod context;
 mod coverage;
+mod findings;
 mod layout;
 mod ledger;
 mod lock;
 mod mirror;
 mod permissions;
+mod reading;
 mod repair;
 mod sources;
 mod storage;
@@ -118,7 +120,7 @@ const CHECKS: &[(&[CheckId], Run)] = &[
     ),
     (
         &[CheckId::SourcesParse, CheckId::SourcesLogHealth],
-        sources::parse,
+        reading::parse,
     ),
     (&[CheckId::StoragePressure], storage::pressure),
     (

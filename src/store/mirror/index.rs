@@ -36,6 +36,10 @@ CREATE TABLE source(
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Page cache of a reader in KiB: it looks up single rows, and what a check holds must not grow
+/// with the number of sources.
+const READ_CACHE_KIB: i64 = 512;
+
 const COLUMNS: &str = "key, source_id, provider, path, seq, recipe, len, hash, dev, ino, size, \
      mtime_ns, extra, at_ms, moving, grouped, line_hash, ledger_len, row_check";
 
@@ -152,6 +156,12 @@ impl Index {
             conn,
             path: path.to_path_buf(),
         };
+        index.sql(
+            "read",
+            index
+                .conn
+                .pragma_update(None, "cache_size", -READ_CACHE_KIB),
+        )?;
         let version: i64 = index.sql(
             "read",
             index

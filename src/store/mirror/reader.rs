@@ -274,6 +274,21 @@ impl<'r> MirrorReader<'r> {
         Ok(self.ledger_row(key)?.map(|row| row.head))
     }
 
+    /// As [`MirrorReader::head`], by the word of the derived index where that is complete, as
+    /// [`MirrorReader::for_each_head`] takes it: no ledger is looked at, so many can be asked for.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn indexed_head(&self, key: SourceKey) -> Result<Option<Head>> {
+        if let Some(index) = &self.index
+            && !self.behind
+            && let Ok(row) = index.source(key)
+        {
+            return Ok(row.map(|row| row.head));
+        }
+        Ok(self.ledger_row(key)?.map(|row| row.head))
+    }
+
     /// The sources captured from `path`.
     ///
     /// # Errors

@@ -119,16 +119,23 @@ pub(super) fn newest_sound(root: &Root, packs: &[(u32, u64)]) -> Result<u32> {
 
 /// The key of every ledger, sorted; `stray` hears of everything else in the folder.
 pub(super) fn ledgers(root: &Root, stray: &mut dyn FnMut(String)) -> Result<Vec<SourceKey>> {
-    let mut out = Vec::new();
-    for entry in root.list(layout::LEDGERS)?.unwrap_or_default() {
+    let mut out: Vec<SourceKey> = Vec::new();
+    let mut strays = Vec::new();
+    // No list of names beside the list of keys: there is one a source.
+    root.for_each_entry(layout::LEDGERS, &mut |entry| {
         let key = entry
             .name
             .strip_suffix(".jsonl")
             .and_then(|k| k.parse().ok());
         match key {
             Some(key) if entry.kind == EntryKind::File => out.push(key),
-            _ => stray(format!("{}/{}", layout::LEDGERS, entry.name)),
+            _ => strays.push(entry.name),
         }
+    })?;
+    out.sort_unstable();
+    strays.sort_unstable();
+    for name in strays {
+        stray(format!("{}/{name}", layout::LEDGERS));
     }
     Ok(out)
 }
