@@ -175,6 +175,9 @@ impl Human for CheckBody {
                     .map_or_else(String::new, |d| format!(", it keeps {d} days"))
             ));
         }
+        if b.source_inventory.providers.is_empty() && !b.source_inventory.not_installed.is_empty() {
+            page.fact("sources   no harness has left a session here");
+        }
         if let Some(free) = b.storage_pressure.available_bytes {
             page.fact(&format!(
                 "storage   {}, {} free",

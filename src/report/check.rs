@@ -168,8 +168,10 @@ pub struct InventoryBlock {
     pub sources: u64,
     /// Sources that are gone now.
     pub pruned: u64,
-    /// By harness, in the order of the id.
+    /// The harnesses that are installed or whose sources were captured, in the order of the id.
     pub providers: Vec<ProviderBlock>,
+    /// The others: `provider-not-installed`.
+    pub not_installed: Vec<Provider>,
 }
 
 /// The sources of one harness.

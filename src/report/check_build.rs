@@ -18,7 +18,7 @@ use crate::model::finding::{
 };
 use crate::model::interrupt::Signal;
 use crate::model::next::{Next, NextId};
-use crate::model::verdict::{RepairMarker, StoragePressure};
+use crate::model::verdict::{RepairMarker, SourceState, StoragePressure};
 
 /// Bytes of the compact document, without `--detail full`.
 pub const MAX_BYTES: usize = 6 * 1024;
@@ -378,8 +378,11 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
     let a = facts.archive;
     let c = facts.coverage;
     let m = facts.mirror;
-    let mut providers: Vec<ProviderBlock> = facts
+    let (absent, present): (Vec<_>, Vec<_>) = facts
         .providers
+        .into_iter()
+        .partition(|p| p.state == SourceState::ProviderNotInstalled);
+    let mut providers: Vec<ProviderBlock> = present
         .into_iter()
         .map(|p| ProviderBlock {
             provider: p.provider,
@@ -430,6 +433,7 @@ fn blocks(facts: CheckFacts, run: &CheckRun, site: &Site) -> CheckBody {
             sources: providers.iter().map(|p| p.sources).sum(),
             pruned: providers.iter().map(|p| p.pruned).sum(),
             providers,
+            not_installed: absent.iter().map(|p| p.provider).collect(),
         },
         remote_source_sync: RemoteBlock {
             status: facts.remote,
