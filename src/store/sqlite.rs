@@ -395,6 +395,22 @@ mod tests {
     }
 
     #[test]
+    fn an_error_names_the_file_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = hot(&dir.path().join("data"));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("data", &link).unwrap();
+        let linked = link.join(path.file_name().unwrap());
+        for e in [
+            open_read(&linked).unwrap_err(),
+            open_write(&linked, false).unwrap_err(),
+        ] {
+            assert_eq!(e.message().matches("link").count(), 1, "{e}");
+            assert_eq!(e.message().matches("odd").count(), 1, "{e}");
+        }
+    }
+
+    #[test]
     fn a_writer_and_a_reader_without_locks_work_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = hot(dir.path());

@@ -166,3 +166,35 @@ fn a_data_directory_that_is_no_folder_is_a_usage_error() {
     assert_eq!(run.text("/err/kind"), "unsafe-target");
     assert_eq!(snapshot(sandbox.path()), before);
 }
+
+/// I11: what people read names no home folder, whichever of its names a message holds.
+#[test]
+fn a_failure_shows_the_home_folder_as_a_tilde() {
+    let sandbox = Sandbox::new();
+    sandbox.put(
+        ".claude/projects/-p/S.jsonl",
+        record("S", "u", "one").as_bytes(),
+    );
+    let link = sandbox.path().join("link");
+    symlink("home", &link).unwrap();
+    let run = |args: &[&str]| {
+        let mut c = sandbox.command(args);
+        c.env_remove("CASS_DATA_DIR").env("HOME", &link);
+        let out = c.output().unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    assert_eq!(run(&["index"]).0, Some(0));
+    let data = sandbox.home().join(".local/share/cass");
+    std::fs::remove_file(data.join("generations/g00000001/agent_search.db")).unwrap();
+    let missing = run(&["sessions", "list"]);
+    let typed = format!("--nothing={}/x", link.display());
+    for (code, (got, text), words) in [
+        (1, missing, "~/.local/share/cass"),
+        (2, run(&["index", link.join("x").to_str().unwrap()]), "~/x"),
+        (2, run(&["index", &typed]), "error"),
+    ] {
+        assert_eq!(got, Some(code), "{text}");
+        assert!(text.contains(words), "{text}");
+        assert!(!text.contains(sandbox.path().to_str().unwrap()), "{text}");
+    }
+}
