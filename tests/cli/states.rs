@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::sandbox::{Run, Sandbox, finish, leaves};
+use super::sandbox::{Run, Sandbox, every_command, finish, leaves};
 
 /// A cell is `exit status [err.kind]`. `ID` is the session, `SRC` its file, `OUT` a name that is
 /// free. The states: *ok* healthy, with a source that has grown since; *damaged* a byte of the pack
@@ -329,6 +329,12 @@ fn every_command_of_the_tree_has_a_row_and_every_row_a_command() {
     }
     let without: Vec<_> = leaves.difference(&named).collect();
     assert!(without.is_empty(), "no row in the matrix: {without:?}");
+    // The other states, nothing ever done and no home among them, go through this list.
+    for leaf in &leaves {
+        let words: Vec<OsString> = leaf.split(' ').map(OsString::from).collect();
+        let listed = every_command().iter().any(|c| c.starts_with(&words));
+        assert!(listed, "{leaf} is not in every_command");
+    }
 }
 
 #[test]
