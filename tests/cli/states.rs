@@ -492,6 +492,34 @@ fn state_archive_lock_held() {
     let lock = std::fs::File::open(place.data.join("locks/archive.lock")).unwrap();
     assert!(lock.try_lock_shared().is_err(), "nobody holds it");
     beside(&world, &place.data, &holder, "archive");
+    // Who waits for the lock is ended by a signal, and the document says so.
+    let mut wrong = Wrong::default();
+    for row in rows() {
+        let cell = &row.cells["archive"];
+        if cell.kind != Some("lock-busy") || row.words[0] == "index" {
+            continue;
+        }
+        for (name, exit, kind) in SIGNALS {
+            let place = Place {
+                data: place.data.clone(),
+                ..world.place()
+            };
+            let inject = format!("ioctl:signal={name}:when=1");
+            let mut command = world.traced(&row, true, &place, &inject, &[]);
+            let run = finish(command.output().unwrap());
+            let what = format!("{name} while it waits: {:?}", row.words);
+            let ended = Expected {
+                exit: None,
+                status: if cell.status == "blocked" {
+                    "partial"
+                } else {
+                    "error"
+                },
+                kind: None,
+            };
+            wrong.compare(&run, &ended, true, Some((exit, kind)), &what);
+        }
+    }
 }
 
 const SIGNALS: [(&str, i32, &str); 2] = [
@@ -532,6 +560,8 @@ fn state_signal_before_the_work() {
 }
 
 /// When the document is on its way the work is done: it comes whole, with its own exit.
+// Elsewhere the standard library's first look at its descriptors is the same system call.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn state_signal_at_the_document() {
     if !can_trace() {
@@ -588,7 +618,8 @@ fn state_signal_anywhere() {
     }
 }
 
-/// A reader that is gone, from the start or after one byte, changes no exit and hears no complaint.
+/// A reader that is gone, from the start or after one byte, changes no exit and hears no complaint;
+/// neither does a descriptor that was never open.
 #[test]
 fn state_closed_stdout() {
     let world = World::new();
@@ -607,6 +638,22 @@ fn state_closed_stdout() {
             drop(reader);
             let run = finish(child.wait_with_output().unwrap());
             let what = format!("{:?}, json: {json}, first byte read: {first}", row.words);
+            let fine = Some(run.code) == row.cells["ok"].exit && run.stderr.is_empty();
+            wrong.demand(fine, format!("{what}: {} {}", run.code, run.stderr));
+        }
+        for json in [true, false] {
+            let place = world.place();
+            let mut command = Command::new("/bin/sh");
+            command
+                .args(["-c", "exec \"$0\" \"$@\" >&-"])
+                .arg(env!("CARGO_BIN_EXE_cass"))
+                .args(world.words(&row, json))
+                .env_clear()
+                .env("HOME", world.sandbox.home())
+                .stdin(Stdio::null());
+            world.placed(&mut command, &place);
+            let run = finish(command.output().unwrap());
+            let what = format!("{:?} (json: {json}) with no stdout", row.words);
             let fine = Some(run.code) == row.cells["ok"].exit && run.stderr.is_empty();
             wrong.demand(fine, format!("{what}: {} {}", run.code, run.stderr));
         }
