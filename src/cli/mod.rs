@@ -82,6 +82,31 @@ fn start(cli: Cli, interrupt: Interrupt) -> u8 {
 }
 
 fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
+    let held = match reads(command) {
+        Some(hands_out) => match place::wait_for_checkpoint(&ctx.env, &ctx.interrupt) {
+            Ok(held) => held,
+            Err(error) => return out.fail(&error, hands_out, &ctx.site),
+        },
+        None => None,
+    };
+    let code = perform(command, ctx, out);
+    drop(held);
+    code
+}
+
+/// Whether the command needs the archive or the mirror as no checkpoint changes them, and then
+/// whether it makes a file of it. The check and health say for themselves what they could not see.
+fn reads(command: &Command) -> Option<bool> {
+    match command {
+        Command::Sessions(_) => Some(false),
+        Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
+        Command::Mirror(MirrorCommand::Get(_)) => Some(true),
+        Command::Mirror(_) => Some(false),
+        Command::Index(_) | Command::Doctor(_) | Command::Health | Command::Introspect(_) => None,
+    }
+}
+
+fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
     match command {
         Command::Index(a) => out.finish(index::run(ctx, a), true, &ctx.site),
         Command::Doctor(d) => {

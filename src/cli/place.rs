@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::disk::{Root, writer_owner};
+use crate::disk::{ArchiveShared, Root, writer_owner};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::interrupt::Interrupt;
 use crate::model::path::normalise;
 use crate::model::source::SourceKey;
 use crate::sources::config::Config;
@@ -16,6 +18,8 @@ use crate::store::mirror::{MirrorReader, SourceIdent};
 
 /// Name of another program's archive, at the root of its data directory.
 const FOREIGN_DB: &str = layout::ARCHIVE_DB;
+/// How long a reading command waits for a checkpoint.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The data directory of a command that reads the archive.
 ///
@@ -107,8 +111,7 @@ pub fn hand_out_target(env: &Env, target: &Path) -> Result<()> {
 /// # Errors
 /// `not-initialized`, or why it can't be read.
 pub fn archive(root: &Root) -> Result<ArchiveReader> {
-    let opened = ArchiveReader::open(root).map_err(|e| naming_holder(root, e));
-    opened?.ok_or_else(|| {
+    ArchiveReader::open(root)?.ok_or_else(|| {
         Error::new(ErrorKind::NotInitialized, "no archive was made here yet")
             .with_hint("Index first.")
             .with_hint_argv(["cass", "index"])
@@ -120,27 +123,47 @@ pub fn archive(root: &Root) -> Result<ArchiveReader> {
 /// # Errors
 /// `not-initialized`, or why it can't be read.
 pub fn mirror(root: &Root) -> Result<MirrorReader<'_>> {
-    let opened = MirrorReader::open(root).map_err(|e| naming_holder(root, e));
-    opened?.ok_or_else(|| {
+    MirrorReader::open(root)?.ok_or_else(|| {
         Error::new(ErrorKind::NotInitialized, "nothing was captured here yet")
             .with_hint("Index first.")
             .with_hint_argv(["cass", "index"])
     })
 }
 
+/// Waits for a checkpoint to end, for `PATIENCE` at most. While what it gives is held none begins,
+/// so the readers of the command itself need not wait, which no signal would end.
+///
+/// # Errors
+/// `lock-busy` with the holder and its age; `interrupted` or `terminated` when a signal came. What
+/// else is wrong here is left to the command, which says it better.
+pub fn wait_for_checkpoint(env: &Env, interrupt: &Interrupt) -> Result<Option<ArchiveShared>> {
+    let Ok(Some(root)) = Root::open(env.data_dir()) else {
+        return Ok(None);
+    };
+    let begun = Instant::now();
+    loop {
+        match ArchiveShared::acquire(&root, Duration::ZERO) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(e) if e.kind() != ErrorKind::LockBusy => return Ok(None),
+            Err(e) if begun.elapsed() >= PATIENCE => return Err(naming_holder(env, &root, e)),
+            Err(_) => {
+                interrupt.check()?;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
 /// `lock-busy` of the archive lock, with its holder: only who has the writer lock takes it
 /// exclusively, so the writer's name is the holder's.
-fn naming_holder(root: &Root, error: Error) -> Error {
+fn naming_holder(env: &Env, root: &Root, error: Error) -> Error {
     if error.kind() != ErrorKind::LockBusy {
         return error;
     }
     let Ok(Some(owner)) = writer_owner(root) else {
         return error;
     };
-    let age_ms = jiff::Timestamp::now()
-        .as_millisecond()
-        .saturating_sub(owner.since_ms)
-        .max(0);
+    let age_ms = env.now_ms().saturating_sub(owner.since_ms).max(0);
     let who = match owner.pid {
         0 => "another process".to_owned(),
         pid => format!(

@@ -23,8 +23,9 @@ const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-/// How long a reader may take no byte after a signal.
-const GRACE: Duration = Duration::from_millis(250);
+/// How long a reader may take no byte after a signal. Most documents fit into a pipe and never
+/// wait; a second signal ends the wait at once.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Stdout of one run.
 #[derive(Debug)]

@@ -155,8 +155,8 @@ fn enter(path: &Path, seen: &mut BTreeSet<(u64, u64)>, met: &mut dyn FnMut(Met))
         Ok(_) => {
             met(Met::Odd {
                 path: path.to_path_buf(),
-                kind: Oddity::Link,
-                message: None,
+                kind: Oddity::Unreadable,
+                message: Some("it is not a folder".to_owned()),
             });
             false
         }
@@ -200,6 +200,14 @@ fn descend(
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
+            // Gone between listing and looking: the harness prunes while we walk.
+            Err(e)
+                if e.depth() > 0
+                    && e.io_error()
+                        .is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound) =>
+            {
+                continue;
+            }
             Err(e) => {
                 let path = e.path().unwrap_or(top).to_path_buf();
                 let message = Some(e.to_string());
@@ -403,6 +411,34 @@ mod tests {
             odd,
             [(PathBuf::from("projects/a/f.jsonl"), Oddity::Special)]
         );
+    }
+
+    #[test]
+    fn a_folder_that_goes_while_it_is_walked_is_no_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let p = dir.path().join("projects");
+        for name in ["a", "b", "c"] {
+            std::fs::create_dir_all(p.join(name).join("u")).unwrap();
+            std::fs::write(p.join(name).join("s.jsonl"), "{}\n").unwrap();
+        }
+        let (mut files, mut odd) = (0, Vec::new());
+        walk(&root(dir.path()), &Config::default(), &mut |m| match m {
+            Met::File(_) => {
+                files += 1;
+                let _ = std::fs::remove_dir_all(p.join("b"));
+            }
+            Met::Odd { path, .. } => odd.push(path),
+        });
+        assert_eq!((files, odd), (2, Vec::new()));
+    }
+
+    #[test]
+    fn a_file_where_a_folder_belongs_can_not_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("projects"), "x").unwrap();
+        let (files, odd) = all(&root(dir.path()));
+        assert!(files.is_empty());
+        assert_eq!(odd, [(PathBuf::from("projects"), Oddity::Unreadable)]);
     }
 
     #[test]
