@@ -5,9 +5,11 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 
 use cass::ingest::parse::{SourceName, open, open_limited};
-use cass::model::digest::Digest;
 use cass::model::provider::Provider;
-use cass::model::record::{Piece, ResumePoint, SkipReason, Span};
+use cass::model::record::{Piece, ResumePoint};
+
+#[path = "tiles.rs"]
+mod tiles;
 
 /// The longest line of the targets: short, so that the limit is met.
 const SHORT: usize = 200;
@@ -22,9 +24,9 @@ pub fn provider(provider: Provider, bytes: &[u8]) {
     let at = usize::try_from(resume.offset).unwrap();
     let (second, _) = parse(provider, bytes, at, Some(resume), bytes.len() + 1);
     let mut both: Vec<Piece> = first;
-    both.retain(|p| span(p).end() <= at as u64);
+    both.retain(|p| tiles::span(p).end() <= at as u64);
     both.extend(second);
-    let (both, whole) = (merged(both), merged(whole));
+    let (both, whole) = (tiles::merged(both), tiles::merged(whole));
     assert_eq!(both, whole, "cut at {cut}");
 }
 
@@ -77,56 +79,17 @@ fn parse(
         path: Path::new(PATH),
     };
     let content = Box::new(Cursor::new(&bytes[at..]));
+    let line = from.as_ref().map_or(1, |f| f.line);
     let mut parser = if max_line > bytes.len() {
         open(name, content, bytes, from)
     } else {
         open_limited(name, content, bytes, from, max_line)
     };
     let mut pieces = Vec::new();
-    let mut end = at as u64;
     while let Some(piece) = parser.next().unwrap() {
-        let s = span(&piece);
-        assert_eq!(s.offset, end, "gap or overlap");
-        assert!(s.len > 0, "empty piece");
-        end = s.end();
-        if let Piece::Record(record) = &piece {
-            let raw = &bytes[s.offset as usize..end as usize];
-            assert_eq!(record.hash, Digest::of(raw));
-        }
         pieces.push(piece);
     }
-    assert_eq!(end, bytes.len() as u64, "not to the end");
-    assert_eq!(parser.total(), end);
+    tiles::check_tiles(&pieces, at as u64, bytes, line);
+    assert_eq!(parser.total(), bytes.len() as u64);
     (pieces, parser.resume())
-}
-
-fn span(piece: &Piece) -> Span {
-    match piece {
-        Piece::Record(r) => r.span,
-        Piece::Separator(span) | Piece::Skipped { span, .. } => *span,
-    }
-}
-
-/// Runs that a cut may have parted, put together.
-fn merged(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::new();
-    for piece in pieces {
-        match (out.last_mut(), &piece) {
-            (Some(Piece::Separator(last)), Piece::Separator(span)) => last.len += span.len,
-            (
-                Some(Piece::Skipped {
-                    span: last,
-                    reason: SkipReason::NulBlock,
-                    ..
-                }),
-                Piece::Skipped {
-                    span,
-                    reason: SkipReason::NulBlock,
-                    ..
-                },
-            ) => last.len += span.len,
-            _ => out.push(piece),
-        }
-    }
-    out
 }

@@ -108,6 +108,20 @@ impl ErrorKind {
         }
     }
 
+    /// The kind of a failed system call: no room, no permission, or unclassified.
+    #[must_use]
+    pub fn of(error: &std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                ErrorKind::NoSpace
+            }
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                ErrorKind::PermissionDenied
+            }
+            _ => ErrorKind::Io,
+        }
+    }
+
     /// Whether the same command may succeed when it is simply run again.
     #[must_use]
     pub const fn retryable(self) -> bool {
@@ -119,6 +133,23 @@ impl ErrorKind {
                 | ErrorKind::Terminated
         )
     }
+}
+
+/// One of the things that a name may mean.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Candidate {
+    /// The id that names it alone.
+    pub id: String,
+    /// The harness's own id.
+    pub native_id: String,
+    /// The harness.
+    pub provider: String,
+    /// Machine it comes from.
+    pub source_id: String,
+    /// Title or summary, when the harness keeps one.
+    pub title: Option<String>,
+    /// Time of its last record, RFC 3339.
+    pub ended_at: Option<String>,
 }
 
 /// One failure: everything a caller branches on or a person reads.
@@ -135,6 +166,7 @@ struct Inner {
     hint_argv: Option<Vec<String>>,
     retry_after_ms: Option<u64>,
     context: BTreeMap<String, String>,
+    candidates: Vec<Candidate>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -153,24 +185,16 @@ impl Error {
                 hint_argv: None,
                 retry_after_ms: None,
                 context: BTreeMap::new(),
+                candidates: Vec::new(),
                 source: None,
             }),
         }
     }
 
-    /// A failed system call on `path`. The kind follows from the call's error: no room, no
-    /// permission, or unclassified.
+    /// A failed system call on `path`. The kind follows from the call's error.
     #[must_use]
     pub fn io(doing: &str, path: &Path, error: std::io::Error) -> Self {
-        let kind = match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                ErrorKind::NoSpace
-            }
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                ErrorKind::PermissionDenied
-            }
-            _ => ErrorKind::Io,
-        };
+        let kind = ErrorKind::of(&error);
         Error::new(kind, format!("cannot {doing} {}: {error}", path.display()))
             .with_context("path", path.display().to_string())
             .with_source(error)
@@ -205,6 +229,13 @@ impl Error {
     #[must_use]
     pub fn with_context(mut self, key: &str, value: impl Into<String>) -> Self {
         self.inner.context.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// The things that an ambiguous name may mean.
+    #[must_use]
+    pub fn with_candidates(mut self, candidates: Vec<Candidate>) -> Self {
+        self.inner.candidates = candidates;
         self
     }
 
@@ -271,6 +302,12 @@ impl Error {
     #[must_use]
     pub fn context(&self) -> &BTreeMap<String, String> {
         &self.inner.context
+    }
+
+    /// The things that an ambiguous name may mean, the newest first.
+    #[must_use]
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.inner.candidates
     }
 }
 

@@ -196,17 +196,19 @@ pub struct SessionsListArgs {
 /// `sessions show`
 #[derive(Debug, Clone, Args)]
 pub struct SessionsShowArgs {
-    /// Id of the session: ours, the harness's, or the beginning of either
-    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub id: String,
+    /// The session: its id, the harness's own id, the first characters of either (six or more), or
+    /// the path of its file
+    #[arg(value_name = "SESSION", value_parser = not_empty())]
+    pub id: OsString,
 }
 
 /// `export`
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
-    /// Id of the session: ours, the harness's, or the beginning of either
-    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub id: String,
+    /// The session: its id, the harness's own id, the first characters of either (six or more), or
+    /// the path of its file
+    #[arg(value_name = "SESSION", value_parser = not_empty())]
+    pub id: OsString,
     /// What to hand out
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: Format,

@@ -1,5 +1,6 @@
 //! What a command is given besides its own arguments.
 
+use std::path::Path;
 use std::time::Instant;
 
 use super::args::Global;
@@ -7,6 +8,26 @@ use super::progress::Shown;
 use crate::env::Env;
 use crate::model::interrupt::Interrupt;
 use crate::report::envelope::{DataDirArg, Site};
+
+/// How documents of a command in `env` name the data directory and the home folder.
+#[must_use]
+pub fn site(env: &Env, data_dir: DataDirArg) -> Site {
+    let text = |path: &Path| {
+        let text = path.to_str().unwrap_or_default();
+        text.trim_end_matches('/').to_owned()
+    };
+    let home = text(env.home());
+    let real_home = std::fs::canonicalize(env.home()).map_or_else(|_| String::new(), |p| text(&p));
+    Site {
+        data_dir,
+        real_home: if real_home == home {
+            String::new()
+        } else {
+            real_home
+        },
+        home,
+    }
+}
 
 /// What a command is given besides its own arguments.
 #[derive(Debug)]
@@ -35,14 +56,8 @@ impl Context {
                 None => DataDirArg::Unprintable,
             },
         };
-        let home = env
-            .home()
-            .to_str()
-            .unwrap_or_default()
-            .trim_end_matches('/')
-            .to_owned();
         Context {
-            site: Site { data_dir, home },
+            site: site(&env, data_dir),
             env,
             interrupt,
             progress: Shown::new(global.progress, global.quiet),

@@ -1,8 +1,6 @@
 //! The only place that writes to stdout and stderr (progress apart).
 
 use std::io::{self, ErrorKind as IoKind, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -10,10 +8,12 @@ use super::args::{ColorWhen, Global};
 use super::page::Page;
 use super::parse;
 use super::sanitise::{shell_line, visible, visible_lines};
-use super::signal::Armed;
+use super::session_name;
+use super::stdout::{self, Stdout};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::exit::ExitCodeKind;
+use crate::model::interrupt::Interrupt;
 use crate::report::envelope::{Body, ErrBody, NoBody, Report, Site};
 
 /// What a document says to people.
@@ -31,27 +31,25 @@ pub struct Output {
     quiet: bool,
     pretty: bool,
     colour: bool,
-    begun: AtomicBool,
-    armed: Armed,
+    stdout: Stdout,
 }
 
 impl Output {
     /// For words that could not be read.
     #[must_use]
-    pub fn plain(json: bool) -> Self {
+    pub fn plain(json: bool, interrupt: Interrupt) -> Self {
         Output {
             json,
             quiet: false,
             pretty: io::stdout().is_terminal(),
             colour: false,
-            begun: AtomicBool::new(false),
-            armed: Armed::default(),
+            stdout: Stdout::new(interrupt),
         }
     }
 
     /// As the flags say.
     #[must_use]
-    pub fn new(global: &Global, env: &Env, armed: Armed) -> Self {
+    pub fn new(global: &Global, env: &Env, interrupt: Interrupt) -> Self {
         let terminal = io::stdout().is_terminal();
         let dumb = env.var("TERM").is_some_and(|t| t == "dumb");
         let colour = match global.color {
@@ -64,8 +62,7 @@ impl Output {
             quiet: global.quiet,
             pretty: terminal,
             colour,
-            begun: AtomicBool::new(false),
-            armed,
+            stdout: Stdout::new(interrupt),
         }
     }
 
@@ -78,7 +75,7 @@ impl Output {
     /// Whether a document was begun: then no second one may follow.
     #[must_use]
     pub fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::SeqCst)
+        self.stdout.has_begun()
     }
 
     /// Prints the one document of this run and gives the exit code.
@@ -146,15 +143,18 @@ impl Output {
     }
 
     fn write(&self, bytes: &[u8], code: u8) -> u8 {
-        let mut stdout = self.stdout();
-        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        match self.stream().write_all(bytes) {
             Ok(()) => code,
             Err(e) => Self::not_written(&e, code),
         }
     }
 
-    /// The exit when stdout took only a part. A reader that went away knows what it wants.
+    /// The exit when stdout took only a part. A reader that went away knows what it wants, and
+    /// one that does not read when a signal comes gets no more: both are no fault of this command.
     pub(super) fn not_written(e: &io::Error, code: u8) -> u8 {
+        if let Some(signal) = stdout::ended_by(e) {
+            return signal.error().kind().exit().code();
+        }
         if e.kind() == IoKind::BrokenPipe {
             return code;
         }
@@ -162,56 +162,10 @@ impl Output {
         ExitCodeKind::Internal.code()
     }
 
-    fn stdout(&self) -> Stdout<'_> {
-        // Before the first byte, so that a signal ends a write that waits for its reader.
-        self.arm();
-        self.stream()
+    /// Stdout, also for a document that is written as it is made.
+    pub(super) fn stream(&self) -> &Stdout {
+        &self.stdout
     }
-
-    /// From here on a signal ends the process: nothing looks at the flag any more.
-    pub(super) fn arm(&self) {
-        self.armed.arm();
-    }
-
-    /// Stdout for a document that is written as it is made.
-    pub(super) fn stream(&self) -> Stdout<'_> {
-        Stdout {
-            inner: io::stdout(),
-            begun: &self.begun,
-        }
-    }
-}
-
-/// Stdout that writes all of it, also into a pipe that its other end made non-blocking.
-#[derive(Debug)]
-pub struct Stdout<'o> {
-    inner: io::Stdout,
-    begun: &'o AtomicBool,
-}
-
-impl Write for Stdout<'_> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.begun.store(true, Ordering::SeqCst);
-        loop {
-            match self.inner.lock().write(buf) {
-                Err(e) if e.kind() == IoKind::WouldBlock => pause(),
-                other => return other,
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        loop {
-            match self.inner.lock().flush() {
-                Err(e) if e.kind() == IoKind::WouldBlock => pause(),
-                other => return other,
-            }
-        }
-    }
-}
-
-fn pause() {
-    std::thread::sleep(Duration::from_millis(2));
 }
 
 /// Commands that this program would not read are not printed. A test finds them before a user.
@@ -231,6 +185,8 @@ fn check_argv<T>(report: &mut Report<T>) {
 
 fn complain(err: &ErrBody) {
     let mut text = format!("error: {}\n", visible(&err.message));
+    let total = err.context.get("candidates").map(String::as_str);
+    text.push_str(&session_name::lines(&err.candidates, total));
     if let Some(hint) = &err.hint {
         text.push_str(&format!("{}\n", visible(hint)));
     }

@@ -8,15 +8,16 @@ use super::context::Context;
 use super::emit::{Human, Output};
 use super::export_json::JsonExport;
 use super::page::{Page, count, size};
-use super::place;
-use super::write_out::hand_out;
-use crate::disk::{HandOut, Root};
+use super::write_out::written_out;
+use super::{place, session_name};
+use crate::disk::{HandOut, HandOutSet, Root, is_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::path::PathText;
 use crate::report::envelope::Report;
 use crate::report::export::{
     ExportBody, ExportFormat, ExportMessage, ExportSession, ExportedFile, MAX_FILES,
 };
+use crate::store::mirror::MirrorReader;
 use crate::store::session_files::{SessionFile, session_files};
 
 pub(super) fn run(ctx: &Context, args: &ExportArgs, out: &Output) -> u8 {
@@ -40,7 +41,7 @@ fn raw(ctx: &Context, args: &ExportArgs) -> Result<Report<ExportBody>> {
 
 fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody> {
     let archive = place::archive(root)?;
-    let session = place::session(&archive, &args.id)?;
+    let session = session_name::session(&ctx.env, &archive, &args.id)?;
     let mirror = place::mirror(root)?;
     let files = session_files(&archive, &mirror, &session)?;
     let folder = args
@@ -49,6 +50,8 @@ fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody>
         .unwrap_or_else(|| PathBuf::from(&session.id));
     let folder = std::path::absolute(&folder).unwrap_or(folder);
     place::hand_out_target(&ctx.env, &folder)?;
+    let targets: Vec<PathBuf> = names(&files).iter().map(|n| folder.join(n)).collect();
+    all_free(&folder, &targets)?;
     let mut body = ExportBody {
         id: session.id,
         format: ExportFormat::Raw,
@@ -57,24 +60,24 @@ fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody>
         files_total: 0,
         bytes_total: 0,
     };
-    for (file, name) in files.iter().zip(names(&files)) {
-        ctx.interrupt.check()?;
-        let target = folder.join(&name);
-        if let Some(parent) = target.parent() {
-            HandOut::create_dir(parent)?;
-        }
-        let content = mirror.open_content(file.capture.recipe, file.capture.len)?;
-        let promised = &file.capture;
-        hand_out(
-            content,
-            &target,
-            promised.len,
-            promised.hash,
-            &ctx.interrupt,
-        )?;
+    let mut set = HandOutSet::default();
+    let result = write_all(ctx, &mirror, &folder, &files, &targets, &mut set);
+    if let Err(error) = result {
+        let left = set.take_back();
+        return Err(if left.is_empty() {
+            error
+        } else {
+            let left: Vec<_> = left.iter().map(|p| p.display().to_string()).collect();
+            error
+                .with_hint("Some files are complete and could not be taken back: see the context.")
+                .with_context("complete_files", left.join("\n"))
+        });
+    }
+    set.keep();
+    for (file, target) in files.iter().zip(&targets) {
         body.bytes_total += file.capture.len;
         body.files.push(ExportedFile {
-            path: PathText::new(&target),
+            path: PathText::new(target),
             bytes: file.capture.len,
             blake3: file.capture.hash.to_hex(),
             source: Some(file.source.key.to_string()),
@@ -82,6 +85,43 @@ fn raw_core(ctx: &Context, root: &Root, args: &ExportArgs) -> Result<ExportBody>
         });
     }
     Ok(body)
+}
+
+/// Looks at every name before the first is taken, so that a refusal leaves nothing behind.
+fn all_free(folder: &Path, targets: &[PathBuf]) -> Result<()> {
+    if !is_folder(folder)? {
+        // Nothing can be in the way in a folder that is not there.
+        return Ok(());
+    }
+    for target in targets {
+        match target.parent() {
+            Some(parent) if parent != folder && !is_folder(parent)? => {}
+            _ => HandOut::check(target)?,
+        }
+    }
+    Ok(())
+}
+
+fn write_all(
+    ctx: &Context,
+    mirror: &MirrorReader<'_>,
+    folder: &Path,
+    files: &[SessionFile],
+    targets: &[PathBuf],
+    set: &mut HandOutSet,
+) -> Result<()> {
+    set.create_dir(folder)?;
+    for (file, target) in files.iter().zip(targets) {
+        ctx.interrupt.check()?;
+        if let Some(parent) = target.parent() {
+            set.create_dir(parent)?;
+        }
+        let promised = &file.capture;
+        let content = mirror.open_content(promised.recipe, promised.len)?;
+        let out = written_out(content, target, promised.len, promised.hash, &ctx.interrupt)?;
+        set.publish(out)?;
+    }
+    Ok(())
 }
 
 /// Where each file goes below the folder: under its own name. Two of one name go into folders
@@ -116,7 +156,7 @@ fn json_core<W: std::io::Write>(
     sink: &mut JsonExport<W>,
 ) -> Result<()> {
     let archive = place::archive(root)?;
-    let session = place::session(&archive, &args.id)?;
+    let session = session_name::session(&ctx.env, &archive, &args.id)?;
     sink.session(&ExportSession::from(&session))?;
     archive.messages(&session.id, &mut |message| {
         ctx.interrupt.check()?;
@@ -130,9 +170,11 @@ fn json_file(ctx: &Context, args: &ExportArgs, file: &Path) -> Result<Report<Exp
     place::hand_out_target(&ctx.env, &target)?;
     let mut sink = JsonExport::new(BufWriter::with_capacity(1 << 16, HandOut::create(&target)?));
     // A document of a file is whole or not there: an error drops the unpublished file.
-    json_core(ctx, &root, args, &mut sink)?;
-    let id = sink.id().to_owned();
     let failed = |e: std::io::Error| Error::io("write", &target, e);
+    if let Err(error) = json_core(ctx, &root, args, &mut sink) {
+        return Err(sink.take_io_error().map_or(error, failed));
+    }
+    let id = sink.id().to_owned();
     let (buffer, bytes, digest) = sink.end(None, &ctx.site).map_err(failed)?;
     buffer
         .into_inner()
@@ -177,8 +219,6 @@ fn json_stdout(ctx: &Context, args: &ExportArgs, out: &Output) -> u8 {
         return Output::not_written(&e, 0);
     }
     let code = error.as_ref().map_or(0, |e| e.kind().exit().code());
-    // What follows the last message is short; a signal may end it.
-    out.arm();
     match sink.end(error.as_ref(), &ctx.site) {
         Ok(_) => code,
         Err(e) => Output::not_written(&e, code),

@@ -103,12 +103,12 @@ impl<W: Write> JsonExport<W> {
             .bytes
             .saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
         self.out.write_all(part).map_err(|e| {
-            let text = e.to_string();
+            let error = Error::new(
+                ErrorKind::of(&e),
+                format!("the export can't be written: {e}"),
+            );
             self.failed = Some(e);
-            Error::new(
-                ErrorKind::Io,
-                format!("the export can't be written: {text}"),
-            )
+            error
         })
     }
 }

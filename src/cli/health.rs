@@ -1,9 +1,11 @@
 //! `cass health`
 
+use std::time::Duration;
+
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page};
-use crate::disk::{Root, writer_owner};
+use crate::disk::{ArchiveShared, Root, writer_owner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::report::check::OwnerBlock;
 use crate::report::envelope::Report;
@@ -14,6 +16,9 @@ use crate::report::health::{
 use crate::sources::config::Config;
 use crate::store::archive::{ArchiveReader, unnamed_generation};
 use crate::store::{coverage, layout};
+
+/// How long a checkpoint may keep it waiting: it promises an answer in 50 ms.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(super) fn run(ctx: &Context) -> Result<Report<HealthBody>> {
     let mut body = HealthBody {
@@ -102,7 +107,9 @@ fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
 /// The archive by the open path of every reading command, and its last commit against the
 /// coverage ledger's last line. A few rows are read, at any size.
 fn core(root: &Root) -> (ArchiveHealth, CommitsHealth) {
-    let opened = ArchiveReader::open(root).and_then(|reader| match reader {
+    // Held until the reader has its own, which would wait for longer.
+    let lock = ArchiveShared::acquire(root, PATIENCE);
+    let opened = lock.and_then(|_held| match ArchiveReader::open(root)? {
         Some(reader) => reader.head().map(|head| Some((reader, head))),
         None => Ok(None),
     });

@@ -7,6 +7,7 @@ use super::page::{Mark, Page, count, size};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::index::index;
 use crate::ingest::watch::Watch;
+use crate::model::finding::Severity;
 use crate::report::envelope::{Report, Status};
 use crate::report::index::{IndexBody, index_report};
 
@@ -65,6 +66,9 @@ impl Human for IndexBody {
                 &count(b.failures_total, "source failed", "sources failed"),
             );
         }
+        for note in b.notes.iter().filter(|n| n.severity > Severity::Info) {
+            page.anomaly(Mark::Warn, &format!("{} {}", note.path.path, note.message));
+        }
         for damage in &b.captured.mirror_damage {
             page.anomaly(Mark::Warn, &format!("mirror {damage}"));
         }
@@ -80,8 +84,14 @@ impl Human for IndexBody {
             "sources   {} seen, {} unchanged, {} captured, {} excluded",
             s.seen, s.unchanged, s.captured, s.excluded
         ));
-        if s.not_reached > 0 {
-            page.fact(&format!("          {} not reached", s.not_reached));
+        for (n, what) in [
+            (s.not_reached, "not reached"),
+            (s.gone, "gone upstream and safe in the mirror"),
+            (s.out_of_sight, "captured before and not looked at now"),
+        ] {
+            if n > 0 {
+                page.fact(&format!("          {n} {what}"));
+            }
         }
         page.fact(&format!(
             "mirror    {} more, {} read, {} stored",

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
 use super::place;
-use super::write_out::hand_out;
+use super::write_out::written_out;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::group::MEMBERS;
@@ -165,13 +165,14 @@ fn get_core(
     };
     let target = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
     place::hand_out_target(&ctx.env, &target)?;
-    hand_out(
+    written_out(
         mirror.open_content(recipe, len)?,
         &target,
         len,
         hash,
         &ctx.interrupt,
-    )?;
+    )?
+    .publish()?;
     Ok(MirrorGetBody {
         source: MirrorSource::from(&source),
         seq,

@@ -19,8 +19,10 @@ pub mod parse;
 mod place;
 mod progress;
 pub mod sanitise;
+mod session_name;
 mod sessions;
 mod signal;
+mod stdout;
 mod write_out;
 
 use std::ffi::OsString;
@@ -33,7 +35,8 @@ use parse::Parsed;
 
 use crate::env::Env;
 use crate::error::{Error, ErrorKind};
-use crate::report::envelope::Site;
+use crate::model::interrupt::Interrupt;
+use crate::report::envelope::{DataDirArg, Site};
 
 pub use introspect::command_tree;
 
@@ -43,24 +46,34 @@ pub fn run(args: Vec<OsString>) -> u8 {
     // What we make is for its owner alone, whatever the caller's mask is.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     silence_panics();
+    // Before the words are read: a signal ends no run in silence from here on.
+    let interrupt = signal::install();
     let json = parse::wants_json(&args);
+    let plain = Output::plain(json, interrupt.clone());
     match parse::parse(&args) {
-        Parsed::Bad(error) => Output::plain(json).fail(&error, false, &Site::plain()),
-        Parsed::Help(text) => introspect::help(&Output::plain(json), text),
-        Parsed::Version => introspect::version(&Output::plain(json)),
-        Parsed::Command(cli) => start(*cli),
+        Parsed::Bad(error) => {
+            // Bad words may hold a path.
+            let site = Env::from_process(None).map_or_else(
+                |_| Site::plain(),
+                |env| context::site(&env, DataDirArg::Inherited),
+            );
+            plain.fail(&error, false, &site)
+        }
+        Parsed::Help(text) => introspect::help(&plain, text),
+        Parsed::Version => introspect::version(&plain),
+        Parsed::Command(cli) => start(*cli, interrupt),
     }
 }
 
-fn start(cli: Cli) -> u8 {
+fn start(cli: Cli, interrupt: Interrupt) -> u8 {
     let env = match Env::from_process(cli.global.data_dir.clone()) {
         Ok(env) => env,
         Err(error) => {
-            return Output::plain(cli.global.json).fail(&error, false, &Site::plain());
+            let plain = Output::plain(cli.global.json, interrupt);
+            return plain.fail(&error, false, &Site::plain());
         }
     };
-    let (interrupt, armed) = signal::install();
-    let out = Output::new(&cli.global, &env, armed);
+    let out = Output::new(&cli.global, &env, interrupt.clone());
     let ctx = Context::new(&cli.global, env, interrupt);
     match catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command, &ctx, &out))) {
         Ok(code) => code,
@@ -69,6 +82,31 @@ fn start(cli: Cli) -> u8 {
 }
 
 fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
+    let held = match reads(command) {
+        Some(hands_out) => match place::wait_for_checkpoint(&ctx.env, &ctx.interrupt) {
+            Ok(held) => held,
+            Err(error) => return out.fail(&error, hands_out, &ctx.site),
+        },
+        None => None,
+    };
+    let code = perform(command, ctx, out);
+    drop(held);
+    code
+}
+
+/// Whether the command needs the archive or the mirror as no checkpoint changes them, and then
+/// whether it makes a file of it. The check and health say for themselves what they could not see.
+fn reads(command: &Command) -> Option<bool> {
+    match command {
+        Command::Sessions(_) => Some(false),
+        Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
+        Command::Mirror(MirrorCommand::Get(_)) => Some(true),
+        Command::Mirror(_) => Some(false),
+        Command::Index(_) | Command::Doctor(_) | Command::Health | Command::Introspect(_) => None,
+    }
+}
+
+fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
     match command {
         Command::Index(a) => out.finish(index::run(ctx, a), true, &ctx.site),
         Command::Doctor(d) => {

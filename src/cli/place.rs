@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::disk::Root;
+use crate::disk::{ArchiveShared, Root, writer_owner};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::conversation::Conversation;
+use crate::model::interrupt::Interrupt;
 use crate::model::path::normalise;
 use crate::model::source::SourceKey;
 use crate::sources::config::Config;
@@ -17,6 +18,8 @@ use crate::store::mirror::{MirrorReader, SourceIdent};
 
 /// Name of another program's archive, at the root of its data directory.
 const FOREIGN_DB: &str = layout::ARCHIVE_DB;
+/// How long a reading command waits for a checkpoint.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The data directory of a command that reads the archive.
 ///
@@ -115,18 +118,6 @@ pub fn archive(root: &Root) -> Result<ArchiveReader> {
     })
 }
 
-/// The session that `name` names.
-///
-/// # Errors
-/// `not-found`; `ambiguous-name` with the ids in the context.
-pub fn session(archive: &ArchiveReader, name: &str) -> Result<Conversation> {
-    archive.find(name)?.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("no session is named {name:?}"))
-            .with_hint("List the sessions; six characters of an id are enough.")
-            .with_hint_argv(["cass", "sessions", "list"])
-    })
-}
-
 /// The mirror of a command that reads captures.
 ///
 /// # Errors
@@ -137,6 +128,64 @@ pub fn mirror(root: &Root) -> Result<MirrorReader<'_>> {
             .with_hint("Index first.")
             .with_hint_argv(["cass", "index"])
     })
+}
+
+/// Waits for a checkpoint to end, for `PATIENCE` at most. While what it gives is held none begins,
+/// so the readers of the command itself need not wait, which no signal would end.
+///
+/// # Errors
+/// `lock-busy` with the holder and its age; `interrupted` or `terminated` when a signal came. What
+/// else is wrong here is left to the command, which says it better.
+pub fn wait_for_checkpoint(env: &Env, interrupt: &Interrupt) -> Result<Option<ArchiveShared>> {
+    let Ok(Some(root)) = Root::open(env.data_dir()) else {
+        return Ok(None);
+    };
+    let begun = Instant::now();
+    loop {
+        match ArchiveShared::acquire(&root, Duration::ZERO) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(e) if e.kind() != ErrorKind::LockBusy => return Ok(None),
+            Err(e) if begun.elapsed() >= PATIENCE => return Err(naming_holder(env, &root, e)),
+            Err(_) => {
+                interrupt.check()?;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// `lock-busy` of the archive lock, with its holder: only who has the writer lock takes it
+/// exclusively, so the writer's name is the holder's.
+fn naming_holder(env: &Env, root: &Root, error: Error) -> Error {
+    if error.kind() != ErrorKind::LockBusy {
+        return error;
+    }
+    let Ok(Some(owner)) = writer_owner(root) else {
+        return error;
+    };
+    let age_ms = env.now_ms().saturating_sub(owner.since_ms).max(0);
+    let who = match owner.pid {
+        0 => "another process".to_owned(),
+        pid => format!(
+            "cass {} (pid {pid}), begun {} s ago",
+            owner.command,
+            age_ms / 1000
+        ),
+    };
+    let mut named = Error::new(
+        ErrorKind::LockBusy,
+        format!("the archive is being checkpointed by {who}"),
+    )
+    .with_hint("Run the command again in a moment; the lock goes with its process.")
+    .with_context("owner_pid", owner.pid.to_string())
+    .with_context("owner_command", owner.command)
+    .with_context("owner_since_ms", owner.since_ms.to_string())
+    .with_context("held_for_ms", age_ms.to_string())
+    .with_context("lock", "locks/archive.lock");
+    if let Some(ms) = error.retry_after_ms() {
+        named = named.with_retry_after_ms(ms);
+    }
+    named.with_source(error)
 }
 
 /// The captured source that `name`, a key or a path, names.

@@ -4,7 +4,7 @@ use super::args::{SessionsListArgs, SessionsShowArgs};
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count};
-use super::place;
+use super::{place, session_name};
 use crate::disk::Root;
 use crate::error::Result;
 use crate::model::conversation::ArchivedSource;
@@ -59,7 +59,7 @@ fn list_core(root: &Root, args: &SessionsListArgs) -> Result<SessionsListBody> {
 
 pub(super) fn show(ctx: &Context, args: &SessionsShowArgs) -> Result<Report<SessionsShowBody>> {
     let root = place::with_archive(&ctx.env)?;
-    let body = show_core(&root, args)?;
+    let body = show_core(ctx, &root, args)?;
     let next = [Next::ExportRaw(body.session.id.clone())];
     let mut report = Report::ok(body).recommending(&next, &ctx.site);
     // A useful command, and still nothing that has to be done.
@@ -67,9 +67,9 @@ pub(super) fn show(ctx: &Context, args: &SessionsShowArgs) -> Result<Report<Sess
     Ok(report)
 }
 
-fn show_core(root: &Root, args: &SessionsShowArgs) -> Result<SessionsShowBody> {
+fn show_core(ctx: &Context, root: &Root, args: &SessionsShowArgs) -> Result<SessionsShowBody> {
     let archive = place::archive(root)?;
-    let session = place::session(&archive, &args.id)?;
+    let session = session_name::session(&ctx.env, &archive, &args.id)?;
     let mirror = MirrorReader::open(root)?;
     let (mut sources, mut skips, mut skips_total) = (Vec::new(), Vec::new(), 0);
     let all = archive.sources_of(&session.id)?;

@@ -8,19 +8,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
 
-/// Writes `content` to `target`, which must not exist, and publishes it only when it has exactly
-/// `len` bytes with the BLAKE3 `hash`: nothing is left otherwise.
+/// Writes `content` for `target`, which must not exist, and gives the file to publish only when it
+/// has exactly `len` bytes with the BLAKE3 `hash`: nothing is left otherwise.
 ///
 /// # Errors
 /// `verify-failed`, `target-exists`, `no-space`, `permission-denied`, `io`; `interrupted` or
 /// `terminated` when a signal came.
-pub(super) fn hand_out(
+pub(super) fn written_out(
     mut content: impl Read,
     target: &Path,
     len: u64,
     hash: Digest,
     interrupt: &Interrupt,
-) -> Result<()> {
+) -> Result<HandOut> {
     let mut out = HandOut::create(target)?;
     let mut hasher = blake3::Hasher::new();
     let mut buf = vec![0u8; 1 << 18];
@@ -55,5 +55,5 @@ pub(super) fn hand_out(
         .with_hint("Verify the mirror.")
         .with_hint_argv(["cass", "mirror", "verify", "--deep"]));
     }
-    out.publish()
+    Ok(out)
 }

@@ -12,11 +12,13 @@ mod handout;
 mod journal;
 mod lock;
 mod publish;
+mod room;
 mod root;
 
 pub use append::AppendFile;
 pub use capture::Capture;
-pub use handout::HandOut;
+pub use handout::{HandOut, HandOutSet, is_folder};
 pub use journal::Journal;
 pub use lock::{ArchiveExclusive, ArchiveShared, LockOwner, WriterLock, writer_owner};
+pub use room::is_full;
 pub use root::{Entry, EntryKind, Root};

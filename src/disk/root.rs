@@ -52,8 +52,13 @@ impl Root {
     pub fn open(path: &Path) -> Result<Option<Root>> {
         let canonical = match std::fs::canonicalize(path) {
             Ok(p) => p,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("open data directory", path, e)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return match std::fs::symlink_metadata(path) {
+                    Ok(_) => Err(no_folder(path, "is a link to nothing")),
+                    Err(_) => Ok(None),
+                };
+            }
+            Err(e) => return Err(unusable(path, e)),
         };
         match rustix::fs::open(
             &canonical,
@@ -65,12 +70,7 @@ impl Root {
                 path: canonical,
             })),
             Err(Errno::NOENT) => Ok(None),
-            Err(Errno::NOTDIR) => Err(Error::new(
-                ErrorKind::UnsafeTarget,
-                format!("the data directory {} is not a folder", path.display()),
-            )
-            .with_hint("Name a folder with --data-dir or CASS_DATA_DIR.")),
-            Err(e) => Err(Error::io("open data directory", path, e.into())),
+            Err(e) => Err(unusable(path, e.into())),
         }
     }
 
@@ -89,7 +89,13 @@ impl Root {
                 .recursive(true)
                 .mode(0o700)
                 .create(path)
-                .map_err(|e| Error::io("create data directory", path, e))?;
+                .map_err(|e| match e.kind() {
+                    // A folder above it is a link to nothing or no folder.
+                    std::io::ErrorKind::AlreadyExists => {
+                        no_folder(path, "leads through a link to nothing or no folder")
+                    }
+                    _ => unusable(path, e),
+                })?;
         }
         Root::open(path)?.ok_or_else(|| {
             Error::new(
@@ -315,4 +321,22 @@ impl Root {
         )
         .with_hint("Something else put it there; move it away by hand.")
     }
+}
+
+/// Why the data directory can't be used. What another name puts right is not called an I/O error.
+fn unusable(path: &Path, e: std::io::Error) -> Error {
+    match Errno::from_io_error(&e) {
+        Some(Errno::NOTDIR) => no_folder(path, "is not a folder"),
+        Some(Errno::LOOP) => no_folder(path, "leads through a loop of links"),
+        Some(Errno::NAMETOOLONG) => no_folder(path, "is too long a name"),
+        _ => Error::io("open data directory", path, e),
+    }
+}
+
+fn no_folder(path: &Path, what: &str) -> Error {
+    Error::new(
+        ErrorKind::UnsafeTarget,
+        format!("the data directory {} {what}", path.display()),
+    )
+    .with_hint("Name a folder with --data-dir or CASS_DATA_DIR.")
 }

@@ -9,15 +9,17 @@ use rayon::prelude::*;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::group;
+use crate::ingest::look::{Look, Looks, gate_of};
 use crate::ingest::read::{self, Care, RACY_NS, StableReader, TRIES};
 use crate::ingest::watch::Watch;
 use crate::model::digest::Digest;
+use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
-use crate::sources::config::Config;
-use crate::sources::file::Stat;
-use crate::sources::roots::{ProviderRoot, roots};
-use crate::sources::walk::{FileUse, FoundFile, Met, Oddity, RootState, usage, walk};
+use crate::sources::roots::ProviderRoot;
+use crate::sources::sight::Sight;
+use crate::sources::usage::{FileUse, Usages};
+use crate::sources::walk::{FoundFile, Met, Oddity, RootState};
 use crate::store::mirror::{
     Added, CaptureMeta, Head, MirrorWriter, PREPARE_LIMIT, Prepared, Shape, SourceIdent, StatGate,
 };
@@ -26,7 +28,18 @@ use crate::store::mirror::{
 const WINDOW_FILES: usize = 64;
 const WINDOW_BYTES: u64 = 24 << 20;
 
-/// Why a source could not be captured, or what else was met.
+/// Something met that is no failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What.
+    pub code: NoteCode,
+    /// The harness.
+    pub provider: Provider,
+    /// Where.
+    pub path: PathBuf,
+}
+
+/// Why a source could not be captured or archived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The harness.
@@ -37,8 +50,6 @@ pub struct Problem {
     pub kind: ErrorKind,
     /// One sentence.
     pub message: String,
-    /// Whether the session is at risk: an error, not a note.
-    pub is_error: bool,
 }
 
 /// One capture that was made.
@@ -73,6 +84,8 @@ pub struct CaptureOutcome {
     pub excluded: u64,
     /// Sources in the mirror that no longer lie where they were.
     pub gone: u64,
+    /// Sources in the mirror whose places could not be looked at, or no setting names any more.
+    pub out_of_sight: u64,
     /// The newest capture of every session source before this run.
     pub sessions: Vec<(SourceKey, u64, Digest)>,
     /// Captures made.
@@ -85,14 +98,17 @@ pub struct CaptureOutcome {
     pub healed: u64,
     /// Roots, with what was found there.
     pub roots: Vec<(ProviderRoot, RootState, u64)>,
-    /// What could not be read, and what was met.
+    /// What could not be read.
     pub problems: Vec<Problem>,
+    /// What else was met.
+    pub notes: Vec<Note>,
     /// Files that were not read because the run was told to end.
     pub not_reached: u64,
 }
 
 /// What of the mirror's heads decides whether a file is read.
 struct Known {
+    path: PathBuf,
     gate: StatGate,
     at_ms: i64,
     len: u64,
@@ -112,13 +128,14 @@ struct Job {
 /// A source that can't be read is a [`Problem`], not an error.
 pub fn capture(
     env: &Env,
-    config: &Config,
+    looks: Looks,
     mirror: &mut MirrorWriter<'_>,
     free_bytes: u64,
     full: bool,
     watch: Watch<'_>,
 ) -> Result<CaptureOutcome> {
     let mut out = CaptureOutcome::default();
+    let usages = Usages::new(&looks.roots);
     let mut known: HashMap<SourceKey, Known> = HashMap::new();
     mirror.for_each_head(&mut |head: Head| {
         let Head {
@@ -130,17 +147,28 @@ pub fn capture(
             len,
             ..
         } = head;
-        if usage(ident.provider, &ident.path) == Some(FileUse::Session) {
+        if usages.of(ident.provider, &ident.path) == Some(FileUse::Session) {
             out.sessions.push((ident.key, seq, hash));
         }
         if ident.source_id == LOCAL {
-            known.insert(ident.key, Known { gate, at_ms, len });
+            let path = ident.path;
+            known.insert(
+                ident.key,
+                Known {
+                    path,
+                    gate,
+                    at_ms,
+                    len,
+                },
+            );
         }
         Ok(())
     })?;
-    let jobs = discover(env, config, &mut known, full, &mut out);
+    let (jobs, sight) = compare(looks, env.now_ms(), &mut known, full, &mut out);
     // What is left was captured once and was not met.
-    out.gone = known.len() as u64;
+    let left = known.len() as u64;
+    out.gone = known.values().filter(|k| sight.reaches(&k.path)).count() as u64;
+    out.out_of_sight = left - out.gone;
 
     check_room(&jobs, free_bytes)?;
     watch.progress.phase("capture", Some(jobs.len() as u64));
@@ -182,109 +210,104 @@ pub fn capture(
     Ok(out)
 }
 
-/// Walks the roots, takes out of `known` what is there, and returns what must be read, with the
-/// bytes that are expected to be new.
-fn discover(
-    env: &Env,
-    config: &Config,
+/// Takes out of `known` what is there, and returns what must be read, with the bytes that are
+/// expected to be new.
+fn compare(
+    looks: Looks,
+    now_ms: i64,
     known: &mut HashMap<SourceKey, Known>,
     full: bool,
     out: &mut CaptureOutcome,
-) -> Vec<(u64, Job)> {
-    let now_ms = env.now_ms();
+) -> (Vec<(u64, Job)>, Sight) {
     let mut jobs = Vec::new();
-    for root in roots(env, config) {
-        let mut files = 0;
-        let state = walk(&root, config, &mut |met| match met {
-            Met::File(found) => {
-                files += 1;
-                out.found += 1;
-                let ident = SourceIdent::new(LOCAL, found.provider, found.path.clone());
-                // By the clock of now: the walk itself may take longer than a tick.
-                let mut gate = gate_of(found.stat, env.now_ms());
-                if group::is_database_name(&found.path) {
-                    match group::members_gate(&found) {
-                        Ok(extra) => gate.extra = extra,
-                        Err(e) => {
-                            out.problems.push(problem(found.provider, &found.path, &e));
-                            return;
-                        }
-                    }
+    let mut sight = Sight::default();
+    let mut files = 0;
+    looks.for_each(&mut |look| match look {
+        Look::File(found, gate) => {
+            files += 1;
+            out.found += 1;
+            let gate = match gate {
+                Ok(gate) => gate,
+                Err(e) => {
+                    out.problems.push(problem(found.provider, &found.path, &e));
+                    return;
                 }
-                let before = known.remove(&ident.key);
-                let mut fresh = gate.size;
-                if let Some(k) = &before {
-                    if k.gate == gate && !full {
-                        out.unchanged += 1;
-                        return;
-                    }
-                    let is_db = group::is_database_name(&found.path);
-                    if is_db && !full && group::too_soon(gate.size, k.at_ms, now_ms) {
-                        out.deferred += 1;
-                        return;
-                    }
-                    fresh = match gate.size.checked_sub(k.len) {
-                        // Grown: most likely at its end.
-                        Some(more) if more > 0 => more,
-                        _ => gate.size,
-                    };
+            };
+            let key = SourceKey::derive(LOCAL, found.provider, &found.path);
+            let mut fresh = gate.size;
+            if let Some(k) = known.remove(&key) {
+                if k.gate == gate && !full {
+                    out.unchanged += 1;
+                    return;
                 }
-                jobs.push((fresh, Job { found, ident, gate }));
+                let is_db = group::is_database_name(&found.path);
+                if is_db && !full && group::too_soon(gate.size, k.at_ms, now_ms) {
+                    out.deferred += 1;
+                    return;
+                }
+                fresh = match gate.size.checked_sub(k.len) {
+                    // Grown: most likely at its end.
+                    Some(more) if more > 0 => more,
+                    _ => gate.size,
+                };
             }
-            Met::Odd {
-                path,
-                kind,
-                message,
-            } => {
-                let (text, is_error) = match kind {
-                    Oddity::Excluded => {
-                        out.excluded += 1;
-                        return;
-                    }
-                    Oddity::Link => ("a link; it is not followed", false),
-                    Oddity::FollowedLink => ("a linked folder; it was followed once", false),
-                    Oddity::LinkLoop => ("a link to a folder that was read already", false),
-                    Oddity::Special => ("a FIFO, socket or device; it is not read", false),
-                    Oddity::Unreadable => ("can't be read", true),
-                };
-                let message = match message {
-                    Some(m) => format!("{text}: {m}"),
-                    None => text.to_owned(),
-                };
-                let kind = ErrorKind::Unsupported;
-                out.problems.push(Problem {
+            let ident = SourceIdent::new(LOCAL, found.provider, found.path.clone());
+            jobs.push((fresh, Job { found, ident, gate }));
+        }
+        Look::Odd(provider, met) => {
+            sight.note(&met);
+            odd(provider, met, out);
+        }
+        Look::End(root, state) => {
+            sight.end(&root, state);
+            if root.named && state == RootState::Absent {
+                out.notes.push(Note {
+                    code: NoteCode::RootAbsent,
                     provider: root.provider,
-                    path,
-                    kind,
-                    message,
-                    is_error,
+                    path: root.path.clone(),
                 });
             }
-        });
-        out.roots.push((root, state, files));
-    }
-    jobs
+            out.roots.push((root, state, std::mem::take(&mut files)));
+        }
+    });
+    (jobs, sight)
 }
 
-/// The gate of a source as it looked at `now_ms`. One that changed shortly before may change again
-/// within the same tick of the file system's clock; its gate is not trusted once.
-fn gate_of(stat: Stat, now_ms: i64) -> StatGate {
-    let racy = now_ms
-        .saturating_mul(1_000_000)
-        .saturating_sub(stat.mtime_ns)
-        < RACY_NS
-        && stat.mtime_ns <= now_ms.saturating_mul(1_000_000);
-    StatGate {
-        dev: stat.dev,
-        ino: stat.ino,
-        size: stat.size,
-        mtime_ns: stat.mtime_ns,
-        extra: if racy {
-            "racy".to_owned()
-        } else {
-            String::new()
-        },
-    }
+/// Books what was met and not taken.
+fn odd(provider: Provider, met: Met, out: &mut CaptureOutcome) {
+    let Met::Odd {
+        path,
+        kind,
+        message,
+    } = met
+    else {
+        return;
+    };
+    let code = match kind {
+        Oddity::Excluded => {
+            out.excluded += 1;
+            return;
+        }
+        Oddity::Unreadable => {
+            let why = message.unwrap_or_else(|| "no permission".to_owned());
+            out.problems.push(Problem {
+                provider,
+                path,
+                kind: ErrorKind::Unsupported,
+                message: format!("can't be read: {why}"),
+            });
+            return;
+        }
+        Oddity::Link => NoteCode::LinkSkipped,
+        Oddity::FollowedLink => NoteCode::LinkFollowed,
+        Oddity::LinkLoop => NoteCode::LinkSeen,
+        Oddity::Special => NoteCode::NotAFile,
+    };
+    out.notes.push(Note {
+        code,
+        provider,
+        path,
+    });
 }
 
 /// The room a run needs at most, by the one estimate that every surface shows: half of the new
@@ -510,6 +533,5 @@ fn problem(provider: Provider, path: &std::path::Path, e: &Error) -> Problem {
         path: path.to_path_buf(),
         kind: e.kind(),
         message: e.message().to_owned(),
-        is_error: true,
     }
 }

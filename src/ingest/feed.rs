@@ -11,14 +11,15 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::disk::WriterLock;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::capture::{CaptureOutcome, Problem};
+use crate::ingest::capture::{CaptureOutcome, Note, Problem};
 use crate::ingest::parse::{self, SourceName};
 use crate::ingest::watch::Watch;
 use crate::model::digest::Digest;
+use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
 use crate::model::record::{Disposition, Piece, ResumePoint, SkipReason, Span};
 use crate::model::source::SourceKey;
-use crate::sources::walk::{FileUse, usage};
+use crate::sources::usage::{FileUse, Usages};
 use crate::store::archive::{ArchiveWriter, CaptureRef, Cursor};
 use crate::store::coverage::CommitLine;
 use crate::store::mirror::{
@@ -70,6 +71,8 @@ pub struct FeedOutcome {
     pub skipped_bytes: u64,
     /// Sources that could not be read into the archive.
     pub problems: Vec<Problem>,
+    /// Sources that were, and gave nothing.
+    pub notes: Vec<Note>,
     /// Whether it ended early because it was told to.
     pub stopped: bool,
 }
@@ -106,6 +109,7 @@ pub fn feed(
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
     let begun = archive.conversation_count();
+    let usages = Usages::new(capture.roots.iter().map(|(root, ..)| root));
     let mut touched = BTreeSet::new();
     let mut by: BTreeMap<&'static str, (Provider, u64)> = BTreeMap::new();
     let mut out = FeedOutcome {
@@ -127,7 +131,7 @@ pub fn feed(
     {
         Vec::new()
     } else {
-        pending(mirror, &is_read)?
+        pending(mirror, &usages, &is_read)?
     };
     watch.progress.phase("archive", Some(pending.len() as u64));
     // A first index has thousands of small sources: one sync for many of them. What a power cut
@@ -184,6 +188,7 @@ struct Pending {
 /// which of two diverging sources keeps a conversation's id.
 fn pending(
     mirror: &mut MirrorWriter<'_>,
+    usages: &Usages,
     is_read: &dyn Fn(SourceKey, u64, Digest) -> bool,
 ) -> Result<Vec<Pending>> {
     let mut pending = Vec::new();
@@ -196,7 +201,7 @@ fn pending(
             len,
             ..
         } = head;
-        if usage(ident.provider, &ident.path) != Some(FileUse::Session) {
+        if usages.of(ident.provider, &ident.path) != Some(FileUse::Session) {
             return Ok(());
         }
         if !is_read(ident.key, seq, hash) {
@@ -276,11 +281,14 @@ fn extends(mirror: &mut MirrorWriter<'_>, old: &CaptureLine, new: &CaptureLine) 
 }
 
 fn unreadable(line: &CaptureLine, e: std::io::Error) -> Error {
+    of_capture(line, &e).with_source(e)
+}
+
+fn of_capture(line: &CaptureLine, why: &dyn std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::MirrorDamaged,
-        format!("capture {} can't be read: {e}", line.seq),
+        format!("capture {} can't be read: {why}", line.seq),
     )
-    .with_source(e)
 }
 
 /// Whether an error is about one source, so that the others go on.
@@ -294,7 +302,6 @@ fn problem(ident: &SourceIdent, e: &Error) -> Problem {
         path: ident.path.clone(),
         kind: e.kind(),
         message: e.message().to_owned(),
-        is_error: true,
     }
 }
 
@@ -392,18 +399,15 @@ fn run(
                 counts.0,
                 e.message()
             ),
-            is_error: true,
         });
     }
     // Said, and no failure: the bytes are safe. A harness of which nothing at all can be read is
     // an error of the check.
     if job.line.len > 0 && counts.0 == 0 && counts.2 > 0 && job.from.is_none() {
-        out.problems.push(Problem {
+        out.notes.push(Note {
+            code: NoteCode::NothingParsed,
             provider: job.ident.provider,
             path: job.ident.path.clone(),
-            kind: ErrorKind::Unsupported,
-            message: format!("no record could be read from {} bytes", job.line.len),
-            is_error: false,
         });
     }
     Ok(line)
@@ -434,16 +438,20 @@ fn drain(
 fn parse_job(job: &Job, content: ContentReader<'_>, head: &[u8], send: &Sender<Parsed>) {
     let result = (|| {
         let mut pieces = Vec::with_capacity(BATCH);
-        let mut parser = parser_for(job, content, head)?;
+        let packed = parse::is_packed(&job.ident.path, head);
+        let mut parser = parser_for(job, content, head, packed)?;
         let mut cut = None;
         loop {
             match parser.next() {
                 Ok(Some(piece)) => pieces.push(piece),
                 Ok(None) => break,
                 // The container is damaged, not the mirror: everything whole was handed out.
-                Err(e) if is_packed(&job.ident.path) && !is_of_the_mirror(&e) => {
+                Err(e) if packed && !is_of_the_mirror(&e) => {
                     cut = Some(e);
                     break;
+                }
+                Err(e) if is_of_the_mirror(&e) => {
+                    return Err(of_capture(&job.line, &e).with_source(e));
                 }
                 Err(e) => return Err(e),
             }
@@ -473,21 +481,21 @@ fn parser_for<'c>(
     job: &Job,
     mut content: ContentReader<'c>,
     head: &[u8],
+    packed: bool,
 ) -> Result<parse::SourceParser<'c>> {
     let name = SourceName {
         provider: job.ident.provider,
         path: &job.ident.path,
     };
     let at = job.from.as_ref().map_or(0, |f| f.offset);
-    let packed = is_packed(&job.ident.path);
     let rewind = if packed { 0 } else { at };
     content
         .seek(SeekFrom::Start(rewind))
         .map_err(|e| unreadable(&job.line, e))?;
-    let mut plain = parse::decoded(&job.ident.path, Box::new(content))?;
     if !packed {
-        return Ok(parse::open(name, plain, head, job.from.clone()));
+        return Ok(parse::open(name, Box::new(content), head, job.from.clone()));
     }
+    let mut plain = parse::decoded(&job.ident.path, Box::new(content))?;
     // Offsets count decoded bytes: what was read before is decoded again and passed over.
     let mut plain_head = Vec::new();
     if at == 0 {
@@ -506,11 +514,6 @@ fn parser_for<'c>(
     std::io::copy(&mut (&mut plain).take(at), &mut std::io::sink())
         .map_err(|e| unreadable(&job.line, e))?;
     Ok(parse::open(name, plain, &plain_head, job.from.clone()))
-}
-
-fn is_packed(path: &std::path::Path) -> bool {
-    path.extension()
-        .is_some_and(|e| e.as_encoded_bytes() == b"zst")
 }
 
 /// Whether a read failed because of the mirror, not because of what is in the capture.

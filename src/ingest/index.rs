@@ -5,6 +5,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::{CaptureOutcome, capture};
 use crate::ingest::feed::{FeedOutcome, feed};
+use crate::ingest::look::Looks;
 use crate::ingest::watch::Watch;
 use crate::sources::config::Config;
 use crate::sources::roots::overlapping;
@@ -49,13 +50,8 @@ impl IndexOutcome {
     /// Sources that failed, in either part.
     #[must_use]
     pub fn failed_sources(&self) -> usize {
-        let feed = self.feed.iter().flat_map(|f| f.problems.iter());
-        self.capture
-            .problems
-            .iter()
-            .chain(feed)
-            .filter(|p| p.is_error)
-            .count()
+        let feed = self.feed.as_ref().map_or(0, |f| f.problems.len());
+        self.capture.problems.len() + feed
     }
 }
 
@@ -113,9 +109,13 @@ fn attempt(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
     let free_bytes = root.free_bytes()?;
     let lock = WriterLock::acquire(root, "index", env.now_ms())?;
     let cap = Capture::new(&lock);
-    let mut mirror = MirrorWriter::open(cap, env.now_ms())?;
-    let mirror_problems = mirror.problems().to_vec();
-    let capture = capture(env, &config, &mut mirror, free_bytes, full, watch)?;
+    let (mut mirror, mirror_problems, capture) = std::thread::scope(|scope| {
+        let looks = Looks::begin(scope, env, &config);
+        let mut mirror = MirrorWriter::open(cap, env.now_ms())?;
+        let problems = mirror.problems().to_vec();
+        let captured = capture(env, looks, &mut mirror, free_bytes, full, watch)?;
+        Ok::<_, Error>((mirror, problems, captured))
+    })?;
 
     let mut outcome = IndexOutcome {
         capture,

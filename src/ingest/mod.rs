@@ -4,6 +4,7 @@ pub mod capture;
 pub mod feed;
 pub mod group;
 pub mod index;
+pub mod look;
 pub mod parse;
 pub mod provider;
 pub mod read;

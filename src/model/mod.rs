@@ -6,6 +6,7 @@ pub mod digest;
 pub mod finding;
 pub mod interrupt;
 pub mod next;
+pub mod note;
 pub mod path;
 pub mod progress;
 pub mod provider;

@@ -583,6 +583,7 @@ mod tests {
         let site = Site {
             data_dir: DataDirArg::Named("d".repeat(4000)),
             home: String::new(),
+            real_home: String::new(),
         };
         let found = CheckResult::ran(
             CheckId::CoveragePromises,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Candidate, Error, ErrorKind};
 use crate::exit::ExitCodeKind;
 use crate::model::finding::RiskLevel;
 use crate::model::next::{Next, NextId};
@@ -185,6 +185,9 @@ pub struct ErrBody {
     pub retry_after_ms: Option<u64>,
     /// Named facts.
     pub context: BTreeMap<String, String>,
+    /// What an ambiguous name may mean, the newest first; `context.candidates` counts all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Candidate>,
 }
 
 /// The body of a failure that has nothing else to say.
@@ -213,6 +216,9 @@ pub struct Site {
     pub data_dir: DataDirArg,
     /// The home folder: shown as `~` in messages. Empty when none is known.
     pub home: String,
+    /// Its real name, where `home` leads there through a link; else empty. Messages about the data
+    /// directory hold this one.
+    pub real_home: String,
 }
 
 impl Site {
@@ -222,6 +228,7 @@ impl Site {
         Site {
             data_dir: DataDirArg::Inherited,
             home: String::new(),
+            real_home: String::new(),
         }
     }
 
@@ -256,22 +263,26 @@ impl Site {
     /// `text` with the home folder shown as `~`.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        if self.home.len() < 2 {
-            return text.to_owned();
-        }
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(at) = rest.find(&self.home) {
-            let (before, found) = rest.split_at(at);
-            let behind = &found[self.home.len()..];
-            let whole = !behind.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
-            out.push_str(before);
-            out.push_str(if whole { "~" } else { &self.home });
-            rest = behind;
-        }
-        out.push_str(rest);
-        out
+        with_tilde(&with_tilde(text, &self.home), &self.real_home)
     }
+}
+
+fn with_tilde(text: &str, home: &str) -> String {
+    if home.len() < 2 {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(home) {
+        let (before, found) = rest.split_at(at);
+        let behind = &found[home.len()..];
+        let whole = !behind.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
+        out.push_str(before);
+        out.push_str(if whole { "~" } else { home });
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
 }
 
 impl<T: Body> Report<T> {
@@ -357,6 +368,7 @@ impl<T: Body> Report<T> {
                 .iter()
                 .map(|(k, v)| (k.clone(), site.redact(v)))
                 .collect(),
+            candidates: error.candidates().to_vec(),
         });
         self
     }
@@ -430,12 +442,14 @@ mod tests {
         let named = Site {
             data_dir: DataDirArg::Named("-x y".into()),
             home: String::new(),
+            real_home: String::new(),
         };
         let argv = named.argv(Next::Index.argv()).unwrap();
         assert_eq!(argv, ["cass", "--data-dir=-x y", "index"]);
         let lost = Site {
             data_dir: DataDirArg::Unprintable,
             home: String::new(),
+            real_home: String::new(),
         };
         assert_eq!(lost.recommend(&Next::Index), None);
     }
@@ -445,12 +459,14 @@ mod tests {
         let site = Site {
             data_dir: DataDirArg::Inherited,
             home: "/home/ann".into(),
+            real_home: "/disk2/ann".into(),
         };
         assert_eq!(
             site.redact("no /home/ann/x, /home/anna/x"),
             "no ~/x, /home/anna/x"
         );
         assert_eq!(site.redact("/home/ann"), "~");
+        assert_eq!(site.redact("/disk2/ann/x, /disk2/anna"), "~/x, /disk2/anna");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use serde::Serialize;
 use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
 use crate::error::Error;
 use crate::exit::ExitCodeKind;
+use crate::model::finding::Severity;
+use crate::model::note::NoteCode;
 use crate::model::path::PathText;
 use crate::model::provider::Provider;
 
@@ -28,6 +30,11 @@ pub struct IndexBody {
     pub failures_total: u64,
     /// Whether `failures` leaves some out.
     pub failures_truncated: bool,
+    /// What was met that is no failure, warnings first, then in the order of harness and path; at
+    /// most 20.
+    pub notes: Vec<IndexNote>,
+    /// How many there are.
+    pub notes_total: u64,
     /// Milliseconds it took.
     pub elapsed_ms: u64,
 }
@@ -55,6 +62,10 @@ pub struct IndexSources {
     pub not_reached: u64,
     /// Captured once and no longer there; not part of `seen`. Their bytes are in the mirror.
     pub gone: u64,
+    /// Captured once, in a place that could not be looked at now: a root that is not there or that
+    /// no setting names any more, an unreadable or excluded folder; not part of `seen`. Their bytes
+    /// are in the mirror.
+    pub out_of_sight: u64,
 }
 
 /// What the mirror gained.
@@ -132,7 +143,23 @@ pub struct IndexFailure {
     pub captured: bool,
 }
 
-/// How many failures a document lists.
+/// Something met that is no failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexNote {
+    /// How much it matters: `warn` or `info`.
+    pub severity: Severity,
+    /// What it is.
+    pub code: NoteCode,
+    /// The harness.
+    pub provider: Provider,
+    /// Where.
+    #[serde(flatten)]
+    pub path: PathText,
+    /// One sentence for people.
+    pub message: String,
+}
+
+/// How many failures and how many notes a document lists.
 pub const MAX_FAILURES: usize = 20;
 
 /// The document, from what was done and what ended or limited it.
@@ -147,6 +174,11 @@ pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> 
     body.failures.truncate(MAX_FAILURES);
     body.failures_truncated =
         u64::try_from(body.failures.len()).unwrap_or(u64::MAX) < body.failures_total;
+    body.notes.sort_by(|a, b| {
+        let key = |n: &IndexNote| (std::cmp::Reverse(n.severity), n.provider.as_str());
+        (key(a), &a.path, a.code).cmp(&(key(b), &b.path, b.code))
+    });
+    body.notes.truncate(MAX_FAILURES);
     for failure in &mut body.failures {
         failure.message = site.redact(&failure.message);
     }

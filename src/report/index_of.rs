@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::index::{
-    IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexProvider, IndexSources,
+    IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexNote, IndexProvider, IndexSources,
     MAX_FAILURES,
 };
 use crate::ingest::capture::Problem;
@@ -18,7 +18,7 @@ fn count(n: usize) -> u64 {
 impl From<&IndexOutcome> for IndexBody {
     fn from(outcome: &IndexOutcome) -> IndexBody {
         let c = &outcome.capture;
-        let capture_errors = count(c.problems.iter().filter(|p| p.is_error).count());
+        let capture_errors = count(c.problems.len());
         let captured = count(c.captured.len());
         let seen = c.found + c.excluded;
         let mut providers: BTreeMap<&'static str, IndexProvider> = BTreeMap::new();
@@ -51,9 +51,6 @@ impl From<&IndexOutcome> for IndexBody {
             .map(|p| (p, false))
             .chain(feed_problems.iter().map(|p| (p, true)))
         {
-            if !problem.is_error {
-                continue;
-            }
             providers
                 .entry(problem.provider.as_str())
                 .or_insert_with(|| of(problem.provider))
@@ -74,6 +71,19 @@ impl From<&IndexOutcome> for IndexBody {
                     .messages += messages;
             }
         }
+        let fed = outcome.feed.iter().flat_map(|f| &f.notes);
+        let notes: Vec<IndexNote> = c
+            .notes
+            .iter()
+            .chain(fed)
+            .map(|n| IndexNote {
+                severity: n.code.severity(),
+                code: n.code,
+                provider: n.provider,
+                path: PathText::new(&n.path),
+                message: n.code.text().to_owned(),
+            })
+            .collect();
         IndexBody {
             sources: IndexSources {
                 seen,
@@ -84,6 +94,7 @@ impl From<&IndexOutcome> for IndexBody {
                 failed: capture_errors,
                 not_reached: c.not_reached,
                 gone: c.gone,
+                out_of_sight: c.out_of_sight,
             },
             captured: IndexCaptured {
                 captures: captured,
@@ -115,6 +126,8 @@ impl From<&IndexOutcome> for IndexBody {
             providers: providers.into_values().collect(),
             failures_total: count(failures.len()),
             failures,
+            notes_total: count(notes.len()),
+            notes,
             ..IndexBody::default()
         }
     }

@@ -76,11 +76,13 @@ impl Base {
     /// Opens `path`, following links.
     ///
     /// # Errors
-    /// `permission-denied` or `io`.
+    /// `not-found` when it is gone, `permission-denied` or `io`.
     pub fn open(path: &Path) -> Result<Base> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|e| Error::io("open folder", path, e.into()))?;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
+            Errno::NOENT | Errno::NOTDIR => gone(path),
+            e => Error::io("open folder", path, e.into()),
+        })?;
         Ok(Base {
             fd,
             path: path.to_path_buf(),
@@ -98,12 +100,7 @@ impl Base {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
         let fd = match self.open_beneath(rel, flags) {
             Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR) => {
-                return Err(Error::new(
-                    ErrorKind::NotFound,
-                    format!("{} is gone", full.display()),
-                ));
-            }
+            Err(Errno::NOENT | Errno::NOTDIR) => return Err(gone(&full)),
             Err(Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Err(irregular(&full)),
             Err(e) => return Err(Error::io("open", &full, e.into())),
         };
@@ -142,6 +139,10 @@ impl Base {
         }
         Ok(at)
     }
+}
+
+fn gone(path: &Path) -> Error {
+    Error::new(ErrorKind::NotFound, format!("{} is gone", path.display()))
 }
 
 fn irregular(path: &Path) -> Error {

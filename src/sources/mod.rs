@@ -5,4 +5,6 @@ pub mod config;
 pub mod file;
 pub mod retention;
 pub mod roots;
+pub mod sight;
+pub mod usage;
 pub mod walk;

@@ -14,15 +14,7 @@ use crate::model::provider::Provider;
 use crate::sources::config::Config;
 use crate::sources::file::Stat;
 use crate::sources::roots::ProviderRoot;
-
-/// What a file is to the harness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FileUse {
-    /// Holds sessions: captured and parsed.
-    Session,
-    /// Needed for a full restore (prompt history, tool results, metadata): captured only.
-    Evidence,
-}
+use crate::sources::usage::{FileUse, usage};
 
 /// One file found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,116 +72,29 @@ pub enum RootState {
     Unreadable,
 }
 
-/// How files below one part of a root are taken.
+/// One part of a root that is walked.
 struct Area {
     /// Relative to the root.
     rel: &'static str,
     /// Project folders directly below may be links.
     linked_projects: bool,
-    classify: fn(Provider, &Path) -> Option<FileUse>,
-}
-
-fn name_of(path: &Path) -> &[u8] {
-    path.file_name().map_or(&[][..], |n| n.as_encoded_bytes())
-}
-
-/// What a file is to `provider`, by its name alone; `None` for a file that is not taken. Holds for
-/// files that are gone, too.
-#[must_use]
-pub fn usage(provider: Provider, path: &Path) -> Option<FileUse> {
-    let name = name_of(path);
-    match provider {
-        Provider::Claude => {
-            let is_log = name.ends_with(b".jsonl");
-            // A workflow's journal names its agents; their own files hold what they said.
-            let area = path.ancestors().skip(1).map(name_of).find(|n| {
-                matches!(
-                    *n,
-                    b"projects" | b"todos" | b"tasks" | b"plans" | b"file-history"
-                )
-            });
-            if is_log
-                && area == Some(b"projects")
-                && name != b"history.jsonl"
-                && name != b"journal.jsonl"
-            {
-                return Some(FileUse::Session);
-            }
-            let in_results = path.parent().map(name_of) == Some(b"tool-results");
-            (is_log || in_results || name.ends_with(b".json")).then_some(FileUse::Evidence)
-        }
-        Provider::Codex => {
-            if matches!(name, b"history.jsonl" | b"session_index.jsonl") {
-                return Some(FileUse::Evidence);
-            }
-            if name.ends_with(b".jsonl") || name.ends_with(b".jsonl.zst") {
-                return Some(FileUse::Session);
-            }
-            (name.starts_with(b"state_") && name.ends_with(b".sqlite")).then_some(FileUse::Evidence)
-        }
-    }
-}
-
-/// Whether a file directly in a root is taken.
-fn is_top_file(provider: Provider, name: &[u8]) -> bool {
-    match provider {
-        Provider::Claude => name == b"history.jsonl",
-        Provider::Codex => {
-            matches!(name, b"history.jsonl" | b"session_index.jsonl")
-                || (name.starts_with(b"state_") && name.ends_with(b".sqlite"))
-        }
-    }
-}
-
-/// Whether every file below an area is taken, whatever its name.
-fn evidence(_: Provider, _: &Path) -> Option<FileUse> {
-    Some(FileUse::Evidence)
-}
-
-fn session_only(provider: Provider, path: &Path) -> Option<FileUse> {
-    usage(provider, path).filter(|u| *u == FileUse::Session)
 }
 
 fn areas(provider: Provider) -> &'static [Area] {
+    const fn area(rel: &'static str, linked_projects: bool) -> Area {
+        Area {
+            rel,
+            linked_projects,
+        }
+    }
     const CLAUDE: &[Area] = &[
-        Area {
-            rel: "projects",
-            linked_projects: true,
-            classify: usage,
-        },
-        Area {
-            rel: "todos",
-            linked_projects: false,
-            classify: evidence,
-        },
-        Area {
-            rel: "tasks",
-            linked_projects: false,
-            classify: evidence,
-        },
-        Area {
-            rel: "plans",
-            linked_projects: false,
-            classify: evidence,
-        },
-        Area {
-            rel: "file-history",
-            linked_projects: false,
-            classify: evidence,
-        },
+        area("projects", true),
+        area("todos", false),
+        area("tasks", false),
+        area("plans", false),
+        area("file-history", false),
     ];
-    const CODEX: &[Area] = &[
-        Area {
-            rel: "sessions",
-            linked_projects: true,
-            classify: session_only,
-        },
-        Area {
-            rel: "archived_sessions",
-            linked_projects: false,
-            classify: session_only,
-        },
-    ];
+    const CODEX: &[Area] = &[area("sessions", true), area("archived_sessions", false)];
     match provider {
         Provider::Claude => CLAUDE,
         Provider::Codex => CODEX,
@@ -218,9 +123,9 @@ pub fn walk(root: &ProviderRoot, config: &Config, met: &mut dyn FnMut(Met)) -> R
         .collect();
     names.sort();
     for name in names {
-        if is_top_file(root.provider, name.as_encoded_bytes()) {
+        if let Some(usage) = usage(root.provider, Path::new(&name)) {
             let path = root.path.join(name);
-            take(root, &root.path, &path, FileUse::Evidence, config, met);
+            take(root, &root.path, &path, usage, config, met);
         }
     }
 
@@ -278,8 +183,8 @@ fn enter(path: &Path, seen: &mut BTreeSet<(u64, u64)>, met: &mut dyn FnMut(Met))
         Ok(_) => {
             met(Met::Odd {
                 path: path.to_path_buf(),
-                kind: Oddity::Link,
-                message: None,
+                kind: Oddity::Unreadable,
+                message: Some("it is not a folder".to_owned()),
             });
             false
         }
@@ -317,11 +222,20 @@ fn descend(
     let mut walk = WalkDir::new(top)
         .follow_links(false)
         .follow_root_links(true)
-        .sort_by_file_name()
+        // By name: what is compared lies in one folder, and a whole path needs no taking apart.
+        .sort_by(|a, b| a.path().as_os_str().cmp(b.path().as_os_str()))
         .into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
+            // Gone between listing and looking: the harness prunes while we walk.
+            Err(e)
+                if e.depth() > 0
+                    && e.io_error()
+                        .is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound) =>
+            {
+                continue;
+            }
             Err(e) => {
                 let path = e.path().unwrap_or(top).to_path_buf();
                 let message = Some(e.to_string());
@@ -369,7 +283,8 @@ fn descend(
                 _ => {}
             }
         }
-        if let Some(usage) = (area.classify)(root.provider, path) {
+        let rel = path.strip_prefix(&root.path).unwrap_or(path);
+        if let Some(usage) = usage(root.provider, rel) {
             if excluded(path) {
                 let path = path.to_path_buf();
                 met(Met::Odd {
@@ -524,6 +439,34 @@ mod tests {
             odd,
             [(PathBuf::from("projects/a/f.jsonl"), Oddity::Special)]
         );
+    }
+
+    #[test]
+    fn a_folder_that_goes_while_it_is_walked_is_no_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let p = dir.path().join("projects");
+        for name in ["a", "b", "c"] {
+            std::fs::create_dir_all(p.join(name).join("u")).unwrap();
+            std::fs::write(p.join(name).join("s.jsonl"), "{}\n").unwrap();
+        }
+        let (mut files, mut odd) = (0, Vec::new());
+        walk(&root(dir.path()), &Config::default(), &mut |m| match m {
+            Met::File(_) => {
+                files += 1;
+                let _ = std::fs::remove_dir_all(p.join("b"));
+            }
+            Met::Odd { path, .. } => odd.push(path),
+        });
+        assert_eq!((files, odd), (2, Vec::new()));
+    }
+
+    #[test]
+    fn a_file_where_a_folder_belongs_can_not_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("projects"), "x").unwrap();
+        let (files, odd) = all(&root(dir.path()));
+        assert!(files.is_empty());
+        assert_eq!(odd, [(PathBuf::from("projects"), Oddity::Unreadable)]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::disk::ArchiveExclusive;
+use crate::disk::{ArchiveExclusive, is_full};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Prepared statements kept per connection: more than any module has distinct statements.
@@ -47,20 +47,40 @@ pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_URI;
     let conn = connect(&uri(path, "mode=rw"), flags, path)?;
-    let set = || -> rusqlite::Result<()> {
+    let set = || -> rusqlite::Result<String> {
         conn.busy_timeout(std::time::Duration::ZERO)?;
         harden(&conn)?;
         // Before the first access, so that closing never checkpoints either.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+        let mode = write_ahead(&conn)?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         conn.pragma_update(None, "foreign_keys", true)?;
         conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        Ok(())
+        Ok(mode)
     };
-    set().map_err(|e| failed("open", path, e))?;
+    let mode = set().map_err(|e| failed("open", path, e))?;
+    // In any other mode a power cut can take a commit back.
+    if mode != "wal" {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!("{} could not be switched to a WAL", path.display()),
+        ));
+    }
     Ok(conn)
+}
+
+/// Switches to a WAL and returns the mode that it came to.
+fn write_ahead(conn: &Connection) -> rusqlite::Result<String> {
+    let mut statement = conn.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    let mut mode = String::new();
+    // Until there are no more rows: the first row is the answer, but a new database is written
+    // only after it, and whoever stops there is not told that the write or its sync failed.
+    while let Some(row) = rows.next()? {
+        mode = row.get(0)?;
+    }
+    Ok(mode)
 }
 
 /// Opens a database for reading without leaving a trace: no file is made or changed, rows in the
@@ -102,7 +122,7 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
         })?;
         Ok(())
     };
-    set().map_err(|e| failed("read", path, e))?;
+    set().map_err(|e| failed(READING, path, e))?;
     Ok(Some(conn))
 }
 
@@ -126,6 +146,9 @@ pub fn checkpoint(conn: &Connection, _lock: &ArchiveExclusive) -> Result<()> {
     Ok(())
 }
 
+/// What [`failed`] is told that was done where nothing would have been written.
+const READING: &str = "read";
+
 /// The error of a failed SQLite call on the database at `path`.
 #[must_use]
 pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
@@ -134,6 +157,13 @@ pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
         Some(ErrorCode::DiskFull) => ErrorKind::NoSpace,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::LockBusy,
         Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => ErrorKind::PermissionDenied,
+        // A log or its index that could not be made or grown: SQLite says that the disk is full
+        // only where a write said so. Reading makes nothing.
+        Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure)
+            if doing != READING && !is_failed_read(&e) && is_full(path) =>
+        {
+            ErrorKind::NoSpace
+        }
         Some(ErrorCode::CannotOpen) => ErrorKind::ArchiveUnreadable,
         Some(ErrorCode::SystemIoFailure) => ErrorKind::Io,
         // A wrong type or a failed constraint where the schema promises better.
@@ -142,9 +172,18 @@ pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
         }
         Some(_) => ErrorKind::Internal,
     };
-    Error::new(kind, format!("cannot {doing} {}: {e}", path.display()))
+    // A failed open names the database a second time, as the address it was opened by.
+    let text = e.to_string();
+    let text = text.split(": file:").next().unwrap_or_default();
+    Error::new(kind, format!("cannot {doing} {}: {text}", path.display()))
         .with_context("path", path.display().to_string())
         .with_source(e)
+}
+
+fn is_failed_read(e: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ};
+    e.sqlite_error()
+        .is_some_and(|e| [SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ].contains(&e.extended_code))
 }
 
 /// The version of the linked SQLite.
@@ -166,7 +205,10 @@ fn harden(conn: &Connection) -> rusqlite::Result<()> {
 
 fn connect(uri: &str, flags: OpenFlags, path: &Path) -> Result<Connection> {
     #[allow(clippy::disallowed_methods)] // the door itself
-    Connection::open_with_flags(uri, flags).map_err(|e| failed("open", path, e))
+    Connection::open_with_flags(uri, flags).map_err(|e| {
+        let read_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
+        failed(if read_only { READING } else { "open" }, path, e)
+    })
 }
 
 fn uri(path: &Path, query: &str) -> String {
@@ -322,6 +364,22 @@ mod tests {
             open_write(&path, false).unwrap_err().kind(),
             ErrorKind::ArchiveCorrupt
         );
+    }
+
+    #[test]
+    fn an_error_names_the_file_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = hot(&dir.path().join("data"));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("data", &link).unwrap();
+        let linked = link.join(path.file_name().unwrap());
+        for e in [
+            open_read(&linked).unwrap_err(),
+            open_write(&linked, false).unwrap_err(),
+        ] {
+            assert_eq!(e.message().matches("link").count(), 1, "{e}");
+            assert_eq!(e.message().matches("odd").count(), 1, "{e}");
+        }
     }
 
     #[test]

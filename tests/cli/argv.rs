@@ -17,6 +17,7 @@ fn every_recommended_command_is_read_by_the_program() {
         let site = Site {
             data_dir: dir,
             home: String::new(),
+            real_home: String::new(),
         };
         for next in Next::samples() {
             let argv = site.argv(next.argv()).unwrap();

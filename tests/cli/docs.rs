@@ -128,7 +128,11 @@ fn the_exit_table_is_fresh_and_total() {
     );
     text.push_str(
         "\n*retry*: the same command may succeed when it is simply run again; \
-         `err.retry_after_ms` says when, if it is known.\n",
+         `err.retry_after_ms` says when, if it is known.\n\nThe exit is that of the work. A stdout \
+         whose reader went away changes nothing; one that can't be written is exit 9. A signal that \
+         comes when the work is done changes nothing either: the document comes whole, with its own \
+         exit. Only where nobody reads is it given up, with 130 or 143, two seconds after the signal. A \
+         second signal ends the process at once.\n",
     );
     fresh("docs/exit-codes.md", &text);
 }

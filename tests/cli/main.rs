@@ -4,6 +4,7 @@
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used
 )]
 
@@ -14,6 +15,7 @@ mod malformed;
 mod matrix;
 mod sandbox;
 mod schemas;
+mod states;
 
 #[test]
 fn no_file_of_this_folder_is_forgotten() {

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, leaves};
 
 /// Made from every command and every way to spoil it; the same in every run.
 fn lines() -> Vec<Vec<OsString>> {
@@ -38,6 +38,13 @@ fn lines() -> Vec<Vec<OsString>> {
         &["--color=\u{200b}\u{7}".as_bytes()],
         &[b"--quiet=yes"],
     ];
+    for leaf in leaves() {
+        let words: Vec<&str> = leaf.split(' ').collect();
+        assert!(
+            commands.iter().any(|c| c.starts_with(&words)),
+            "no bad command line is made of {leaf}"
+        );
+    }
     let mut all: Vec<Vec<OsString>> = Vec::new();
     for command in commands {
         for extra in spoil {
@@ -92,7 +99,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &[b"sessions", b"list", b"--provider", b"cluade"],
         &[b"sessions", b"show"],
         &[b"sessions", b"show", b""],
-        &[b"sessions", b"show", b"\xf0\x28\x8c\x28"],
+        &[b"sessions", b"list", b"--provider", b"\xf0\x28\x8c\x28"],
         &[b"sessions", b"show", b"a", b"b"],
         &[b"export"],
         &[b"export", b"id"],

@@ -370,28 +370,75 @@ fn a_large_document_comes_whole_through_a_slow_pipe() {
     }
 }
 
+/// Also a document that is written as it is made: nothing of it may keep the process.
 #[test]
 fn a_signal_ends_a_command_whose_reader_does_not_read() {
     let sandbox = Sandbox::new();
-    let (reader, writer) = std::io::pipe().unwrap();
+    let project = sandbox.home().join(".claude/projects/-p");
+    std::fs::create_dir_all(&project).unwrap();
+    let id = "0b7a7a3e-1111-4222-8333-444455556666";
+    let text = "x".repeat(1000);
+    let lines: String = (0..400)
+        .map(|n| {
+            format!(
+                "{{\"type\":\"user\",\"sessionId\":\"{id}\",\"uuid\":\"u{n}\",\
+                 \"message\":{{\"role\":\"user\",\"content\":\"{text}\"}}}}\n"
+            )
+        })
+        .collect();
+    std::fs::write(project.join(format!("{id}.jsonl")), lines).unwrap();
+    assert_eq!(sandbox.run(["index"]).code, 0);
+    let mut children = Vec::new();
+    let introspect = ["introspect", "--json"];
+    let export = ["export", id, "--format", "json"];
+    let (int, term) = (rustix::process::Signal::INT, rustix::process::Signal::TERM);
+    for (words, signal, code) in [
+        (&introspect[..], int, 130),
+        (&introspect, term, 143),
+        (&export, int, 130),
+        (&export, term, 143),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = sandbox.command(words);
+        let child = command.stdout(OwnedFd::from(writer)).spawn().unwrap();
+        drop(command);
+        let mut first = [0u8; 1];
+        (&reader).read_exact(&mut first).unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        // It has begun to write and the pipe is smaller than the document.
+        rustix::process::kill_process(pid, signal).unwrap();
+        // The reader stays: this is not the end of the pipe.
+        children.push((words, code, child, reader));
+    }
+    let begun = Instant::now();
+    for (words, code, mut child, _reader) in children {
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "it still runs");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(status.code(), Some(code), "{words:?}");
+    }
+}
+
+/// Who does not read at first and then does gets the whole document, signal or not.
+#[test]
+fn a_signal_does_not_cut_a_document_that_is_read() {
+    let sandbox = Sandbox::new();
+    let whole = sandbox.run(["introspect", "--json"]).stdout;
+    let (mut reader, writer) = std::io::pipe().unwrap();
     let mut command = sandbox.command(["introspect", "--json"]);
     let mut child = command.stdout(OwnedFd::from(writer)).spawn().unwrap();
     drop(command);
-    let mut first = [0u8; 1];
-    (&reader).read_exact(&mut first).unwrap();
+    let mut got = vec![0u8; 1];
+    reader.read_exact(&mut got).unwrap();
     let pid = rustix::process::Pid::from_child(&child);
-    let begun = Instant::now();
-    // It has begun to write and the pipe is smaller than the document.
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(20), "it still runs");
-        std::thread::yield_now();
-    };
-    use std::os::unix::process::ExitStatusExt;
-    assert_eq!(status.signal(), Some(15));
+    reader.read_to_end(&mut got).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(got == whole, "{} of {} bytes", got.len(), whole.len());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A place of its own for every run: home, data directory, environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -150,6 +150,27 @@ fn walk(dir: &Path, names: &mut Vec<PathBuf>) {
             walk(&entry.path(), names);
         }
     }
+}
+
+/// Every command that does something, as the program itself lists them.
+pub fn leaves() -> BTreeSet<String> {
+    fn walk(node: &Value, path: &str, all: &mut BTreeSet<String>) {
+        for sub in node["commands"].as_array().into_iter().flatten() {
+            let path = format!("{path} {}", sub["name"].as_str().unwrap());
+            let path = path.trim_start();
+            if sub["schema"].is_string() {
+                all.insert(path.to_owned());
+            }
+            walk(sub, path, all);
+        }
+    }
+    let tree = Sandbox::new()
+        .run(["introspect", "--commands", "--json"])
+        .document();
+    let mut all = BTreeSet::new();
+    walk(&tree["commands"], "", &mut all);
+    assert!(!all.is_empty(), "{tree}");
+    all
 }
 
 /// One working command line for every command of the program, without `--json`.

@@ -11,16 +11,21 @@
 
 mod big;
 mod damage;
+mod damaged_mirror;
 mod first_run;
+mod full_disk;
 mod gates;
 mod growth;
+mod handing_out;
 mod health;
 mod identity;
 mod lost_ledger;
 mod moving;
+mod naming;
 mod no_archive;
 mod odd_files;
 mod packed;
+mod roots;
 mod sandbox;
 mod unsafe_places;
 mod versions;

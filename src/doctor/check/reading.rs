@@ -12,7 +12,9 @@ use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason,
 use crate::model::next::Next;
 use crate::model::source::SourceKey;
 use crate::model::verdict::MirrorState;
-use crate::sources::walk::{FileUse, usage};
+use crate::sources::config::Config;
+use crate::sources::roots::roots;
+use crate::sources::usage::{FileUse, Usages};
 use crate::store::archive::ArchiveReader;
 use crate::store::mirror::{Head, MirrorReader};
 
@@ -77,8 +79,14 @@ impl Read {
         }
     }
 
-    fn head(&mut self, mirror: &MirrorReader<'_>, head: &Head, read: Option<Done>) -> Result<()> {
-        let session = usage(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
+    fn head(
+        &mut self,
+        usages: &Usages,
+        mirror: &MirrorReader<'_>,
+        head: &Head,
+        read: Option<Done>,
+    ) -> Result<()> {
+        let session = usages.of(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
         if session && read != Some((head.seq, head.hash)) {
             self.of(head.ident.provider.as_str()).pending += 1;
         }
@@ -154,7 +162,7 @@ impl<'a> Archived<'a> {
     }
 }
 
-fn read(root: &Root) -> Result<Read> {
+fn read(root: &Root, usages: &Usages) -> Result<Read> {
     let mut out = Read::default();
     let archive = ArchiveReader::open(root)?;
     let mut archived = Archived::new(archive.as_ref())?;
@@ -177,7 +185,7 @@ fn read(root: &Root) -> Result<Read> {
                 out.unheld(&mirror, source.key, read)?;
             }
         }
-        out.head(&mirror, &head, done)
+        out.head(usages, &mirror, &head, done)
     })?;
     while let Some(source) = archived.take(None)? {
         out.archived(&source);
@@ -196,14 +204,16 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         return Context::skip(&IDS, SkipReason::NoArchive, None);
     };
     let pending = |read: &Read| read.by.values().any(|r| r.pending > 0);
-    let mut looked = read(root);
+    let usages = Config::load(cx.env.config_dir(), cx.env.home())
+        .map_or_else(|_| Usages::new([]), |c| Usages::new(&roots(&cx.env, &c)));
+    let mut looked = read(root, &usages);
     // A writer captures first and archives then: while one is at it, this is no finding. One that
     // ended in between is found out by a second look.
     let mut writing = false;
     if looked.as_ref().is_ok_and(pending) {
         writing = !matches!(writer_owner(root), Ok(None));
         if !writing {
-            looked = read(root);
+            looked = read(root, &usages);
             writing = !matches!(writer_owner(root), Ok(None));
         }
     }

@@ -15,7 +15,9 @@ use crate::model::verdict::SourceState;
 use crate::sources::config::Config;
 use crate::sources::retention::retention;
 use crate::sources::roots::roots;
-use crate::sources::walk::{FileUse, FoundFile, Met, Oddity, RootState, walk};
+use crate::sources::sight::Sight;
+use crate::sources::usage::FileUse;
+use crate::sources::walk::{FoundFile, Met, Oddity, RootState, walk};
 use crate::store::layout;
 use crate::store::mirror::MirrorReader;
 
@@ -62,70 +64,74 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
     let mut findings = Capped::default();
     let now_ms = cx.env.now_ms();
     let mut failed: Option<Error> = None;
-    let all = roots(&cx.env, &config);
-    for root in &all {
+    let mut sight = Sight::default();
+    for root in &roots(&cx.env, &config) {
         let Some((_, tally)) = tallies.get_mut(root.provider.as_str()) else {
             continue;
         };
         let keep = retention(root.provider, &root.path);
         tally.retention_days = tally.retention_days.or(keep.days);
-        let state = walk(root, &config, &mut |met| match met {
-            Met::File(file) => {
-                tally.sources += 1;
-                match captured(mirror.as_ref(), &file) {
-                    Ok(true) => return,
-                    Ok(false) => {}
-                    Err(e) => {
-                        failed.get_or_insert(e);
+        let state = walk(root, &config, &mut |met| {
+            sight.note(&met);
+            match met {
+                Met::File(file) => {
+                    tally.sources += 1;
+                    match captured(mirror.as_ref(), &file) {
+                        Ok(true) => return,
+                        Ok(false) => {}
+                        Err(e) => {
+                            failed.get_or_insert(e);
+                            return;
+                        }
+                    }
+                    if rustix::fs::access(&file.path, rustix::fs::Access::READ_OK).is_err() {
+                        tally.unreadable += 1;
+                        findings.push(Finding::new(
+                            CheckId::SourcesInventory,
+                            "source-unreadable",
+                            Severity::Warn,
+                            file.path.display().to_string(),
+                            "can't be read, and is not captured as it is now",
+                        ));
                         return;
                     }
+                    tally.newer += 1;
+                    if let (FileUse::Session, Some(days)) = (file.usage, keep.days) {
+                        let age_ms = now_ms.saturating_sub(file.stat.mtime_ns / 1_000_000).max(0);
+                        let age = u64::try_from(age_ms / DAY_MS).unwrap_or(0);
+                        let left = days.saturating_sub(age);
+                        if tally.due.is_none_or(|(soonest, _)| left < soonest) {
+                            tally.due = Some((left, days));
+                        }
+                    }
                 }
-                if rustix::fs::access(&file.path, rustix::fs::Access::READ_OK).is_err() {
+                Met::Odd {
+                    kind: Oddity::Unreadable,
+                    path,
+                    message,
+                } => {
                     tally.unreadable += 1;
+                    let what = message.unwrap_or_else(|| "no permission".to_owned());
                     findings.push(Finding::new(
                         CheckId::SourcesInventory,
                         "source-unreadable",
                         Severity::Warn,
-                        file.path.display().to_string(),
-                        "can't be read, and is not captured as it is now",
+                        path.display().to_string(),
+                        format!("can't be looked at: {what}"),
                     ));
-                    return;
                 }
-                tally.newer += 1;
-                if let (FileUse::Session, Some(days)) = (file.usage, keep.days) {
-                    let age_ms = now_ms.saturating_sub(file.stat.mtime_ns / 1_000_000).max(0);
-                    let age = u64::try_from(age_ms / DAY_MS).unwrap_or(0);
-                    let left = days.saturating_sub(age);
-                    if tally.due.is_none_or(|(soonest, _)| left < soonest) {
-                        tally.due = Some((left, days));
-                    }
-                }
+                Met::Odd {
+                    kind: Oddity::Excluded,
+                    ..
+                } => tally.excluded += 1,
+                Met::Odd {
+                    kind: Oddity::Special | Oddity::Link,
+                    ..
+                } => tally.special += 1,
+                Met::Odd { .. } => {}
             }
-            Met::Odd {
-                kind: Oddity::Unreadable,
-                path,
-                message,
-            } => {
-                tally.unreadable += 1;
-                let what = message.unwrap_or_else(|| "no permission".to_owned());
-                findings.push(Finding::new(
-                    CheckId::SourcesInventory,
-                    "source-unreadable",
-                    Severity::Warn,
-                    path.display().to_string(),
-                    format!("can't be looked at: {what}"),
-                ));
-            }
-            Met::Odd {
-                kind: Oddity::Excluded,
-                ..
-            } => tally.excluded += 1,
-            Met::Odd {
-                kind: Oddity::Special | Oddity::Link,
-                ..
-            } => tally.special += 1,
-            Met::Odd { .. } => {}
         });
+        sight.end(root, state);
         match state {
             RootState::Absent if root.named => {
                 tally.named_but_absent.push(root.path.display().to_string());
@@ -147,7 +153,7 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             stopped = stopped || cx.should_stop();
             if !stopped
                 && ident.source_id == LOCAL
-                && all.iter().any(|root| path.starts_with(&root.path))
+                && sight.reaches(path)
                 && !config.excludes(path)
                 && is_gone(path)
                 && let Some((_, tally)) = tallies.get_mut(ident.provider.as_str())

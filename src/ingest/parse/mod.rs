@@ -23,11 +23,13 @@ use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReaso
 pub(crate) mod json;
 mod ladder;
 pub(crate) mod line;
+mod packing;
 pub(crate) mod payload;
 mod shape;
 mod window;
 
 use ladder::{Join, Value};
+pub use packing::{decoded, is_packed};
 use window::{Stop, Window, len64};
 
 /// Bytes of the longest line that is parsed; a longer one is passed over and reported.
@@ -90,22 +92,6 @@ pub fn open_limited<'r>(
         torn: None,
         max_line: max_line.max(1),
     }
-}
-
-/// The plain bytes of a source: `content` itself, or what it decompresses to when the name ends in
-/// `.zst` (any number of frames). Offsets count plain bytes.
-///
-/// # Errors
-/// `io` when the decoder can't be set up.
-pub fn decoded<'r>(path: &Path, content: Box<dyn Read + 'r>) -> Result<Box<dyn Read + 'r>> {
-    if path.extension().is_none_or(|e| e != "zst") {
-        return Ok(content);
-    }
-    let failed = |e| Error::io("decompress", path, e);
-    let mut decoder = zstd::Decoder::new(content).map_err(failed)?;
-    // Foreign bytes choose the window; more than this would be a way to take our memory.
-    decoder.window_log_max(27).map_err(failed)?;
-    Ok(Box::new(decoder))
 }
 
 /// A source being parsed.
@@ -209,7 +195,7 @@ impl SourceParser<'_> {
     }
 
     /// The error that ended the content, if one did.
-    fn readable_so_far(&self) -> Result<()> {
+    fn readable_so_far(&mut self) -> Result<()> {
         match self.window.error() {
             None => Ok(()),
             Some(e) => {
@@ -217,7 +203,8 @@ impl SourceParser<'_> {
                 Err(
                     Error::new(ErrorKind::Io, format!("cannot read {path}: {e}"))
                         .with_context("path", path.to_string())
-                        .with_context("offset", self.window.offset().to_string()),
+                        .with_context("offset", self.window.offset().to_string())
+                        .with_source(e),
                 )
             }
         }

@@ -71,9 +71,14 @@ impl<'r> Window<'r> {
         self.rest().first().copied()
     }
 
-    /// The error that ended the content early, if one did.
-    pub(super) fn error(&self) -> Option<&io::Error> {
-        self.error.as_ref()
+    /// The error that ended the content early, if one did. Its causes are handed out once; later
+    /// on only its words are left.
+    pub(super) fn error(&mut self) -> Option<io::Error> {
+        let words = self
+            .error
+            .as_ref()
+            .map(|e| io::Error::new(e.kind(), e.to_string()));
+        std::mem::replace(&mut self.error, words)
     }
 
     /// Passes `n` unread bytes.

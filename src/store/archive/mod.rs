@@ -8,6 +8,7 @@ mod place;
 mod reader;
 mod rows;
 mod schema;
+mod session_name;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use append::{CaptureRef, Cursor, SourceAppend};
 pub use identity::conversation_id;
 pub use reader::{Agreement, ArchiveReader, Counts, Listing};
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
+pub use session_name::{MAX_CANDIDATES, Named, PREFIX_MIN};
 pub use verify::{ArchiveFinding, FindingKind, VerifySummary, verify_deep, verify_generation};
 pub use writer::{ArchiveWriter, Head, WriterState, unnamed_generation};
 

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct ArchiveReader {
     // Closed before the lock goes.
-    conn: Connection,
+    pub(super) conn: Connection,
     generation: Generation,
     _lock: ArchiveShared,
 }
@@ -267,53 +267,6 @@ impl ArchiveReader {
         Ok(total)
     }
 
-    /// The conversation that `name` names: an id, a native id, or the beginning of an id or native
-    /// id (six characters at least). `None` when there is none.
-    ///
-    /// # Errors
-    /// `ambiguous-name` when several are named, with their ids in the context;
-    /// `archive-corrupt`, `io`.
-    pub fn find(&self, name: &str) -> Result<Option<Conversation>> {
-        if let Some(row) =
-            ConversationRow::by_public(&self.conn, name).map_err(|e| self.failed(e))?
-        {
-            return self.public(row).map(Some);
-        }
-        // The conversation itself comes before its branches, so a native id names it.
-        let columns = CONVERSATIONS.columns_sql();
-        let exact = format!(
-            "SELECT {columns} FROM conversations WHERE native_id=?1 AND branch_of IS NULL LIMIT 8"
-        );
-        let prefix = format!(
-            "SELECT {columns} FROM conversations WHERE substr(public_id,1,length(?1))=?1 \
-             OR (branch_of IS NULL AND substr(native_id,1,length(?1))=?1) LIMIT 8"
-        );
-        for sql in [exact, prefix] {
-            if sql.contains("substr") && name.chars().count() < 6 {
-                break;
-            }
-            let mut found = Vec::new();
-            self.each(&sql, [name], ConversationRow::read, &mut |row| {
-                found.push(self.public(row)?);
-                Ok(())
-            })?;
-            match found.len() {
-                0 => {}
-                1 => return Ok(found.pop()),
-                _ => {
-                    let ids: Vec<&str> = found.iter().map(|c| c.id.as_str()).collect();
-                    return Err(Error::new(
-                        ErrorKind::AmbiguousName,
-                        format!("{name:?} names more than one session"),
-                    )
-                    .with_hint("Use one of the ids.")
-                    .with_context("ids", ids.join(" ")));
-                }
-            }
-        }
-        Ok(None)
-    }
-
     /// The branches of a conversation, oldest first.
     ///
     /// # Errors
@@ -506,7 +459,7 @@ impl ArchiveReader {
         )
     }
 
-    fn each<T, P: rusqlite::Params>(
+    pub(super) fn each<T, P: rusqlite::Params>(
         &self,
         sql: &str,
         params: P,
@@ -521,7 +474,7 @@ impl ArchiveReader {
         Ok(())
     }
 
-    fn public(&self, row: ConversationRow) -> Result<Conversation> {
+    pub(super) fn public(&self, row: ConversationRow) -> Result<Conversation> {
         let mut public = row.public;
         if let Some(parent) = row.branch_of {
             public.branch_of = self
@@ -533,7 +486,7 @@ impl ArchiveReader {
         Ok(public)
     }
 
-    fn failed(&self, e: rusqlite::Error) -> Error {
+    pub(super) fn failed(&self, e: rusqlite::Error) -> Error {
         failed(&self.conn, "read", e)
     }
 }

@@ -323,3 +323,11 @@ pub fn capture(name: &str, seq: u64, len: u64, restart: bool) -> CaptureRef<'_> 
 pub fn raw(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).unwrap()
 }
+
+/// The one session that a name means.
+pub fn named(reader: &ArchiveReader, name: &str) -> Option<Conversation> {
+    match reader.named(name.as_ref(), &[]).unwrap() {
+        Named::One(session) => Some(*session),
+        _ => None,
+    }
+}

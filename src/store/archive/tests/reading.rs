@@ -75,7 +75,7 @@ fn reading_and_verifying_leave_no_trace() {
         }
         let before = tree(&lab.path());
         let n = read_all(&lab);
-        let hot = lab.reader().find("h").unwrap().is_some();
+        let hot = named(&lab.reader(), "h").is_some();
         assert_eq!(
             hot,
             matches!(state, "hot" | "no shm"),
@@ -139,21 +139,28 @@ fn listing_finding_and_accounting() {
     };
     assert_eq!(reader.conversations(&none, &mut |_| Ok(())).unwrap(), 0);
 
-    let one = reader.find("session-one").unwrap().unwrap();
+    let one = named(&reader, "session-one").unwrap();
     assert_eq!(one.title.as_deref(), Some("First"));
     assert_eq!((one.started_ms, one.ended_ms), (Some(10), Some(10)));
-    assert_eq!(reader.find(&one.id).unwrap().unwrap(), one);
-    assert_eq!(reader.find(&one.id[..8]).unwrap().unwrap(), one);
-    assert_eq!(reader.find("session-o").unwrap().unwrap(), one);
-    let e = reader.find("session-").unwrap_err();
-    assert_eq!(e.kind(), crate::error::ErrorKind::AmbiguousName);
-    assert_eq!(e.context()["ids"].split(' ').count(), 2);
-    assert_eq!(reader.find("sess").unwrap(), None, "too short for a prefix");
-    assert_eq!(reader.find("%").unwrap(), None);
+    assert_eq!(named(&reader, &one.id).unwrap(), one);
+    assert_eq!(named(&reader, &one.id[..8]).unwrap(), one);
+    assert_eq!(named(&reader, "session-o").unwrap(), one);
+    let Named::Several { candidates, total } = reader.named("session-".as_ref(), &[]).unwrap()
+    else {
+        panic!("two begin with it");
+    };
+    let ids: Vec<&str> = candidates.iter().map(|c| c.native_id.as_str()).collect();
+    assert_eq!((ids, total), (vec!["session-two", "session-one"], 2));
+    for (name, expected) in [("sess", Named::TooShort), ("%", Named::TooShort)] {
+        assert_eq!(reader.named(name.as_ref(), &[]).unwrap(), expected);
+    }
+    for name in ["session%", "sessio_-one", "session-one "] {
+        assert_eq!(reader.named(name.as_ref(), &[]).unwrap(), Named::Nothing);
+    }
     let e = reader.messages("nothing", &mut |_| Ok(())).unwrap_err();
     assert_eq!(e.kind(), crate::error::ErrorKind::NotFound);
 
-    let c = reader.find("other").unwrap().unwrap();
+    let c = named(&reader, "other").unwrap();
     let mut classes = Vec::new();
     reader
         .records(&c.id, &mut |r| {
@@ -218,4 +225,33 @@ fn verification_stops_when_told() {
         .unwrap();
     assert!(all.complete);
     assert_eq!(all.rows["messages"], 2000);
+}
+
+#[test]
+fn a_name_is_looked_up_in_indexes_alone() {
+    let lab = Lab::new();
+    lab.index("a", &[msg("s", "1", "one")]).unwrap();
+    let conn = raw(&lab.db());
+    for sql in crate::store::archive::session_name::lookups() {
+        let plan: Vec<String> = conn
+            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+            .unwrap()
+            .query_map(
+                rusqlite::params_from_iter(
+                    ["a"; 2].iter().take(sql.matches("?2").count().min(1) + 1),
+                ),
+                |r| r.get(3),
+            )
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert!(
+            plan.iter().any(|step| step.contains("USING INDEX")),
+            "{plan:?}"
+        );
+        assert!(
+            !plan.iter().any(|step| step.starts_with("SCAN c")),
+            "{plan:?}"
+        );
+    }
 }
