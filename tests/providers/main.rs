@@ -10,8 +10,13 @@
     dead_code
 )]
 
+mod copilot;
+mod droid;
 mod gemini;
 mod home;
+mod iflow;
+mod kimi;
 mod opencode;
+mod qwen;
 #[path = "../journey/sandbox.rs"]
 mod sandbox;

@@ -230,7 +230,6 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
             Reader::Log(Box::new(qwen::QwenReader::new(
                 start.path,
                 start.first_objects(),
-                state,
             )))
         }
         Provider::Gemini | Provider::Qwen => {

@@ -43,7 +43,6 @@ raw_object! {
 raw_object! {
     struct System {
         custom_title = "customTitle",
-        title_source = "titleSource",
         raw_command = "rawCommand",
         items = "outputHistoryItems",
         compressed = "compressedHistory",
@@ -86,35 +85,16 @@ pub(super) fn is_gemini(start: Start<'_>) -> bool {
 pub(super) struct QwenReader {
     /// Session of records that name none.
     fallback: String,
-    /// A person chose the title: a made one does not replace it.
-    titled: bool,
 }
 
 impl QwenReader {
-    pub(super) fn new<'h>(
-        path: &Path,
-        mut first: impl Iterator<Item = (usize, &'h str)>,
-        state: Option<serde_json::Value>,
-    ) -> Self {
+    pub(super) fn new<'h>(path: &Path, mut first: impl Iterator<Item = (usize, &'h str)>) -> Self {
         let fallback = first
             .find_map(|(_, text)| {
                 json::owned(serde_json::from_str::<Entry<'_>>(text).ok()?.session_id)
             })
             .unwrap_or_else(|| stem(path));
-        QwenReader {
-            fallback,
-            titled: state.and_then(|s| s.as_bool()).unwrap_or(false),
-        }
-    }
-
-    fn title(&mut self, system: &System<'_>) -> Option<String> {
-        let title = json::owned(system.custom_title)?;
-        let made = json::text(system.title_source).is_some_and(|s| s != "manual");
-        if made && self.titled {
-            return None;
-        }
-        self.titled = !made;
-        Some(title)
+        QwenReader { fallback }
     }
 }
 
@@ -186,10 +166,6 @@ fn body(raw: Option<&RawValue>) -> Body<'_> {
 }
 
 impl LogReader for QwenReader {
-    fn state(&self) -> Option<serde_json::Value> {
-        self.titled.then_some(serde_json::Value::Bool(true))
-    }
-
     fn first_keys(&self) -> &'static [&'static str] {
         FIRST_KEYS
     }
@@ -228,8 +204,9 @@ impl LogReader for QwenReader {
                 true
             }
             "system" => {
+                // One of its own making comes only where nobody chose one on this branch.
                 if subtype == "custom_title" {
-                    facts.title = self.title(&told);
+                    facts.title = json::owned(told.custom_title);
                 }
                 system(&subtype, &told, &body, &mut out)
             }
