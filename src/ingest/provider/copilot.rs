@@ -119,8 +119,10 @@ const SILENT_FAMILIES: &[&str] = &["hook.", "permission.", "subagent."];
 #[derive(Debug)]
 pub(super) struct CopilotReader {
     session: String,
-    /// Title and folder by the file beside the events: said once, with the first record.
+    /// Title and folder by the file beside the events. The title may come late, so every record
+    /// tells it; the folder counts until an event names one.
     beside: Facts,
+    placed: bool,
     /// Calls and reasoning that were told already.
     told: Recent,
 }
@@ -132,8 +134,8 @@ impl CopilotReader {
             .filter_map(|(_, text)| serde_json::from_str::<Event<'_>>(text).ok())
             .filter(|e| json::text(e.kind).is_some_and(|k| k == "session.start"))
             .find_map(|e| json::owned(json::object::<Data<'_>>(e.data)?.session_id));
-        let (kept, told) = state
-            .and_then(|s| serde_json::from_value::<(Option<String>, Recent)>(s).ok())
+        let (kept, placed, told) = state
+            .and_then(|s| serde_json::from_value::<(Option<String>, bool, Recent)>(s).ok())
             .unwrap_or_default();
         let beside = workspace_file(start.path)
             .and_then(|path| start.siblings.get(&path))
@@ -142,6 +144,7 @@ impl CopilotReader {
         CopilotReader {
             session: kept.or(begun).unwrap_or_else(|| by_place(start.path)),
             beside,
+            placed,
             told,
         }
     }
@@ -361,7 +364,7 @@ fn described(bytes: &[u8]) -> Facts {
 
 impl LogReader for CopilotReader {
     fn state(&self) -> Option<serde_json::Value> {
-        serde_json::to_value((Some(&self.session), &self.told)).ok()
+        serde_json::to_value((Some(&self.session), self.placed, &self.told)).ok()
     }
 
     fn first_keys(&self) -> &'static [&'static str] {
@@ -377,7 +380,7 @@ impl LogReader for CopilotReader {
         let event: Event<'_> = serde_json::from_str(record.text).unwrap_or_default();
         let data: Data<'_> = json::object(event.data).unwrap_or_default();
         let kind = json::owned(event.kind).unwrap_or_default();
-        let mut facts = std::mem::take(&mut self.beside);
+        let mut facts = Facts::default();
         if kind == "session.start" {
             // Records of another session may stand in a file.
             if let Some(session) = json::owned(data.session_id) {
@@ -388,12 +391,17 @@ impl LogReader for CopilotReader {
         match &*kind {
             "session.start" | "session.resume" => {
                 let context = json::object::<Context<'_>>(data.context).unwrap_or_default();
-                facts.workspace = json::owned(context.cwd).or(facts.workspace);
+                facts.workspace = json::owned(context.cwd);
             }
             "session.context_changed" => facts.workspace = json::owned(data.cwd),
             "session.title_changed" => facts.title = json::owned(data.title),
             _ => {}
         }
+        self.placed |= facts.workspace.is_some();
+        if !self.placed {
+            facts.workspace.clone_from(&self.beside.workspace);
+        }
+        facts.title = facts.title.or_else(|| self.beside.title.clone());
         let mut out = Vec::new();
         let disposition = match self.disposition(&kind, &data, record.offset, &mut out) {
             Disposition::Known => known(out),

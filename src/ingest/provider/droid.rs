@@ -169,7 +169,14 @@ impl LogReader for DroidReader {
         json::text(line.kind).is_some_and(|kind| {
             matches!(
                 &*kind,
-                "session_start" | "message" | "todo_state" | "compaction_state" | "session_end"
+                "session_start"
+                    | "message"
+                    | "todo_state"
+                    | "compaction_state"
+                    | "session_end"
+                    | "tool_call"
+                    | "tool_result"
+                    | "completion"
             )
         })
     }

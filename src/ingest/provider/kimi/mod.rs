@@ -51,8 +51,10 @@ const FIRST_KEYS: &[&str] = &["type", "timestamp", "role", "time"];
 #[derive(Debug)]
 pub(super) struct KimiReader {
     session: String,
-    /// What the folder and the file beside say: told with the first record.
+    /// What the folder and the file beside say. The title may come late, so every record tells it;
+    /// the working folder counts until a record names one.
     beside: Facts,
+    placed: bool,
     /// The wire log beside says all that this context log says.
     covered: bool,
     /// Prompts that have not come again as messages.
@@ -63,7 +65,7 @@ pub(super) struct KimiReader {
 
 impl KimiReader {
     pub(super) fn new(start: Start<'_>, state: Option<serde_json::Value>) -> Self {
-        type Kept = (String, bool, Recent, Option<String>);
+        type Kept = (String, bool, bool, Recent, Option<String>);
         let place = Place::of(start.path);
         let kept = state.and_then(|s| serde_json::from_value::<Kept>(s).ok());
         let wire = if place.is_context {
@@ -74,7 +76,7 @@ impl KimiReader {
         } else {
             None
         };
-        let (session, covered, prompts, model) = kept.unwrap_or_else(|| {
+        let (session, placed, covered, prompts, model) = kept.unwrap_or_else(|| {
             let covered = wire.is_some_and(|wire| covers(wire, start));
             // Beside a wire log that says something else this is a part of its own.
             let session = if place.is_context && (wire.is_some() && !covered || place.is_old) {
@@ -82,7 +84,7 @@ impl KimiReader {
             } else {
                 place.session()
             };
-            (session, covered, Recent::default(), None)
+            (session, false, covered, Recent::default(), None)
         });
         let mut beside = facts_beside(start, &place);
         if session != place.session() {
@@ -91,6 +93,7 @@ impl KimiReader {
         KimiReader {
             session,
             beside,
+            placed,
             covered,
             prompts,
             model,
@@ -136,7 +139,14 @@ fn covers(wire: &[u8], start: Start<'_>) -> bool {
 
 impl LogReader for KimiReader {
     fn state(&self) -> Option<serde_json::Value> {
-        serde_json::to_value((&self.session, self.covered, &self.prompts, &self.model)).ok()
+        serde_json::to_value((
+            &self.session,
+            self.placed,
+            self.covered,
+            &self.prompts,
+            &self.model,
+        ))
+        .ok()
     }
 
     fn first_keys(&self) -> &'static [&'static str] {
@@ -160,7 +170,10 @@ impl LogReader for KimiReader {
                 .into_iter()
                 .find_map(json::time_ms),
             disposition: Disposition::Unknown,
-            facts: std::mem::take(&mut self.beside),
+            facts: Facts {
+                workspace: None,
+                ..self.beside.clone()
+            },
         };
         if entry.kind.is_some() {
             self.wire(&entry, record.offset, &mut reading);
@@ -169,6 +182,10 @@ impl LogReader for KimiReader {
             reading.record_type = role;
         } else if let Some(sent) = json::object::<wire::Sent<'_>>(entry.message) {
             self.sent(&sent, &mut reading);
+        }
+        self.placed |= reading.facts.workspace.is_some();
+        if !self.placed {
+            reading.facts.workspace.clone_from(&self.beside.workspace);
         }
         reading
     }

@@ -156,8 +156,8 @@ impl KimiReader {
                     self.model = json::owned(entry.model).or_else(|| self.model.take());
                 }
                 let disclosed = json::object::<Origin<'_>>(entry.disclosure).unwrap_or_default();
-                let cwd = json::owned(entry.cwd).or_else(|| json::owned(disclosed.cwd));
-                reading.facts.workspace = cwd.or_else(|| reading.facts.workspace.take());
+                reading.facts.workspace =
+                    json::owned(entry.cwd).or_else(|| json::owned(disclosed.cwd));
             }
             _ => return,
         }
@@ -216,6 +216,7 @@ impl KimiReader {
                 let own = format!("{}/{agent}", reading.session);
                 let parent = std::mem::replace(&mut reading.session, own);
                 reading.facts.parent_session = Some(parent);
+                reading.facts.title = None;
             }
             inner = json::object(payload.event).unwrap_or_default();
             payload = json::object(inner.payload).unwrap_or_default();
