@@ -65,6 +65,26 @@ fn the_samples_are_read_and_accounted_for() {
 }
 
 #[test]
+fn the_end_of_a_stream_says_the_answer_again() {
+    let s = Sandbox::new();
+    let path = format!("{SESSIONS}/-w/x.jsonl");
+    let mut log = String::new();
+    for (n, line) in [
+        json!({"type": "message", "session_id": "s", "role": "user", "text": "do it"}),
+        json!({"type": "message", "session_id": "s", "role": "assistant", "text": "yes"}),
+        json!({"type": "completion", "session_id": "s", "finalText": "yes"}),
+    ]
+    .iter()
+    .enumerate()
+    {
+        log += &format!("{line}\n");
+        s.put(&path, log.as_bytes());
+        index(&s);
+        assert_eq!(said(&s, "s").len(), (n + 1).min(2));
+    }
+}
+
+#[test]
 fn growth_summaries_and_damage() {
     let s = Sandbox::new();
     let path = format!("{SESSIONS}/-w/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f.jsonl");

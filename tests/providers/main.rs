@@ -10,10 +10,12 @@
     dead_code
 )]
 
+mod anew;
 mod copilot;
 mod droid;
 mod gemini;
 mod home;
+mod hostile;
 mod iflow;
 mod kimi;
 mod opencode;

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::recent::Recent;
 use super::{
     LogReader, RawRecord, Reading, Start, blocks, is_uuid, json_text, known, message, push_text,
-    stem,
+    session_of_file, stem,
 };
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::line::Line;
@@ -129,11 +129,13 @@ pub(super) struct CopilotReader {
 
 impl CopilotReader {
     pub(super) fn new(start: Start<'_>, state: Option<serde_json::Value>) -> Self {
-        let begun = start
-            .first_objects()
-            .filter_map(|(_, text)| serde_json::from_str::<Event<'_>>(text).ok())
-            .filter(|e| json::text(e.kind).is_some_and(|k| k == "session.start"))
-            .find_map(|e| json::owned(json::object::<Data<'_>>(e.data)?.session_id));
+        let begun = || {
+            start
+                .first_objects()
+                .filter_map(|(_, text)| serde_json::from_str::<Event<'_>>(text).ok())
+                .filter(|e| json::text(e.kind).is_some_and(|k| k == "session.start"))
+                .find_map(|e| json::owned(json::object::<Data<'_>>(e.data)?.session_id))
+        };
         let (kept, placed, told) = state
             .and_then(|s| serde_json::from_value::<(Option<String>, bool, Recent)>(s).ok())
             .unwrap_or_default();
@@ -142,7 +144,7 @@ impl CopilotReader {
             .map(|bytes| described(bytes))
             .unwrap_or_default();
         CopilotReader {
-            session: kept.or(begun).unwrap_or_else(|| by_place(start.path)),
+            session: kept.unwrap_or_else(|| session_of_file(by_place(start.path), begun)),
             beside,
             placed,
             told,

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use super::{LogReader, RawRecord, Reading, blocks, json_text, known, message, push_text, stem};
+use super::recent::Recent;
+use super::{
+    LogReader, RawRecord, Reading, blocks, json_text, known, message, push_text, session_of_file,
+    stem,
+};
 use crate::ingest::parse::json::{self, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::ingest::parse::payload;
@@ -45,8 +49,8 @@ const FIRST_KEYS: &[&str] = &["type", "id", "timestamp"];
 #[derive(Debug)]
 pub(super) struct DroidReader {
     session: String,
-    /// What the model said last, in a stream of `droid exec`: its end says it again.
-    last: Option<(String, u64)>,
+    /// What was said in a stream of `droid exec`: its end says the answer again.
+    said: Recent,
 }
 
 impl DroidReader {
@@ -60,14 +64,10 @@ impl DroidReader {
                 .filter_map(|(_, text)| serde_json::from_str::<Entry<'_>>(text).ok())
                 .find_map(|entry| session_of(&entry))
         };
-        let session = state
-            .and_then(|s| s.as_str().map(str::to_owned))
-            .or_else(begun)
-            .unwrap_or_else(|| stem(path));
-        DroidReader {
-            session,
-            last: None,
-        }
+        let (session, said) = state
+            .and_then(|s| serde_json::from_value::<(String, Recent)>(s).ok())
+            .unwrap_or_else(|| (session_of_file(stem(path), begun), Recent::default()));
+        DroidReader { session, said }
     }
 
     /// What a record says; `None` when its type is not known.
@@ -93,8 +93,10 @@ impl DroidReader {
                     }
                     _ => return None,
                 }
-                if body.is_none() {
-                    self.last = out.last().map(|m| (m.text.clone(), offset));
+                if body.is_none()
+                    && let Some(said) = out.last().filter(|m| m.role == Role::Assistant)
+                {
+                    self.said.add(&said.text, offset);
                 }
             }
             "tool_call" => out.push(Message {
@@ -123,17 +125,15 @@ impl DroidReader {
             }),
             "completion" => {
                 let text = json::text(entry.final_text).unwrap_or_default();
-                match &self.last {
-                    Some((last, offset)) if !text.is_empty() && *last == text => {
-                        return Some(Disposition::DuplicateOf { offset: *offset });
-                    }
-                    _ => push_text(
-                        &mut out,
-                        Role::Assistant,
-                        MessageKind::Text,
-                        entry.final_text,
-                    ),
+                if let Some(offset) = self.said.find(&text) {
+                    return Some(Disposition::DuplicateOf { offset });
                 }
+                push_text(
+                    &mut out,
+                    Role::Assistant,
+                    MessageKind::Text,
+                    entry.final_text,
+                );
             }
             "compaction_state" => {
                 let summary = entry.summary_text.or(entry.summary);
@@ -158,7 +158,7 @@ fn session_of(entry: &Entry<'_>) -> Option<String> {
 
 impl LogReader for DroidReader {
     fn state(&self) -> Option<serde_json::Value> {
-        Some(serde_json::Value::String(self.session.clone()))
+        serde_json::to_value((&self.session, &self.said)).ok()
     }
 
     fn first_keys(&self) -> &'static [&'static str] {

@@ -8,7 +8,9 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use super::recent::Recent;
-use super::{LogReader, RawRecord, Reading, blocks, gemini, known, push_text, stem};
+use super::{
+    LogReader, RawRecord, Reading, blocks, gemini, known, push_text, session_of_file, stem,
+};
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
@@ -68,11 +70,11 @@ impl IflowReader {
         mut first: impl Iterator<Item = (usize, &'h str)>,
         state: Option<serde_json::Value>,
     ) -> Self {
-        let fallback = first
-            .find_map(|(_, text)| {
+        let fallback = session_of_file(stem(path), || {
+            first.find_map(|(_, text)| {
                 json::owned(serde_json::from_str::<Entry<'_>>(text).ok()?.session_id)
             })
-            .unwrap_or_else(|| stem(path));
+        });
         IflowReader {
             fallback,
             told: state

@@ -342,6 +342,16 @@ fn stem(path: &std::path::Path) -> String {
     name.strip_suffix(".json").unwrap_or(name).to_owned()
 }
 
+/// The session of records that name none: the file's, where its name is an id, since that is known
+/// from the first byte on; else the first one that a record names.
+fn session_of_file(name: String, named: impl FnOnce() -> Option<String>) -> String {
+    if is_uuid(name.strip_prefix("session-").unwrap_or(&name)) {
+        name
+    } else {
+        named().unwrap_or(name)
+    }
+}
+
 /// Whether `text` has the form of a UUID.
 fn is_uuid(text: &str) -> bool {
     text.len() == 36

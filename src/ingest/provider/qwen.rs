@@ -5,7 +5,9 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use super::{LogReader, RawRecord, Reading, Start, gemini, known, message, push_text, stem};
+use super::{
+    LogReader, RawRecord, Reading, Start, gemini, known, message, push_text, session_of_file, stem,
+};
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::ingest::parse::payload;
@@ -89,11 +91,11 @@ pub(super) struct QwenReader {
 
 impl QwenReader {
     pub(super) fn new<'h>(path: &Path, mut first: impl Iterator<Item = (usize, &'h str)>) -> Self {
-        let fallback = first
-            .find_map(|(_, text)| {
+        let fallback = session_of_file(stem(path), || {
+            first.find_map(|(_, text)| {
                 json::owned(serde_json::from_str::<Entry<'_>>(text).ok()?.session_id)
             })
-            .unwrap_or_else(|| stem(path));
+        });
         QwenReader { fallback }
     }
 }

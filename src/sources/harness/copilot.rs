@@ -47,3 +47,30 @@ impl Harness for Copilot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_their_place_below_the_root() {
+        const SESSION: Option<FileUse> = Some(FileUse::Session);
+        const EVIDENCE: Option<FileUse> = Some(FileUse::Evidence);
+        for (rel, want) in [
+            ("session-state/u/events.jsonl", SESSION),
+            ("session-state/u.jsonl", SESSION),
+            ("history-session-state/session_u_1.json", SESSION),
+            ("session-state/u/workspace.yaml", EVIDENCE),
+            ("session-state/u/session.db", EVIDENCE),
+            ("session-state/u/checkpoints/1/x.md", EVIDENCE),
+            ("session-state/u/events.jsonl/x", None),
+            ("session-state/u/inuse.1.lock", None),
+            ("session-store.db", None),
+            ("config.json", None),
+            ("command-history-state/x.json", EVIDENCE),
+            ("session-state", None),
+        ] {
+            assert_eq!(Copilot.usage(Path::new(rel)), want, "{rel}");
+        }
+    }
+}

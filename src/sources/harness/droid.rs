@@ -32,3 +32,24 @@ impl Harness for Droid {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_their_place_below_the_root() {
+        const SESSION: Option<FileUse> = Some(FileUse::Session);
+        const EVIDENCE: Option<FileUse> = Some(FileUse::Evidence);
+        for (rel, want) in [
+            ("sessions/-w/u.jsonl", SESSION),
+            ("sessions/u.jsonl", SESSION),
+            ("sessions/-w/u.settings.json", EVIDENCE),
+            ("sessions", None),
+            ("settings.json", None),
+            ("x/u.jsonl", None),
+        ] {
+            assert_eq!(Droid.usage(Path::new(rel)), want, "{rel}");
+        }
+    }
+}

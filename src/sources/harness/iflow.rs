@@ -32,3 +32,24 @@ impl Harness for Iflow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_their_place_below_the_root() {
+        const SESSION: Option<FileUse> = Some(FileUse::Session);
+        const EVIDENCE: Option<FileUse> = Some(FileUse::Evidence);
+        for (rel, want) in [
+            ("projects/-p/session-u.jsonl", SESSION),
+            ("projects/-p/deep/u.jsonl", SESSION),
+            ("projects/-p/x.json", EVIDENCE),
+            ("projects/u.jsonl", None),
+            ("settings.json", None),
+            ("todos/1.json", EVIDENCE),
+        ] {
+            assert_eq!(Iflow.usage(Path::new(rel)), want, "{rel}");
+        }
+    }
+}

@@ -51,3 +51,34 @@ fn log_or_evidence(name: &[u8]) -> Option<FileUse> {
             .then_some(FileUse::Evidence)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_their_place_below_the_root() {
+        const SESSION: Option<FileUse> = Some(FileUse::Session);
+        const EVIDENCE: Option<FileUse> = Some(FileUse::Evidence);
+        for (rel, want) in [
+            ("sessions/wd_p_1/session_u/agents/main/wire.jsonl", SESSION),
+            (
+                "sessions/wd_p_1/session_u/agents/agent-0/wire.jsonl",
+                SESSION,
+            ),
+            ("sessions/wd_p_1/session_u/state.json", EVIDENCE),
+            ("sessions/wd_p_1/session_u/agents/main/plans/x.md", EVIDENCE),
+            ("sessions/0a1b/u/wire.jsonl", SESSION),
+            ("sessions/0a1b/u/context.jsonl", SESSION),
+            ("sessions/0a1b/u/context_1.jsonl", SESSION),
+            ("sessions/0a1b/u/subagents/x/context.jsonl", SESSION),
+            ("sessions/0a1b/u.jsonl", SESSION),
+            ("sessions/0a1b/u/.lock", None),
+            ("kimi.json", EVIDENCE),
+            ("session_index.jsonl", EVIDENCE),
+            ("config.toml", None),
+        ] {
+            assert_eq!(Kimi.usage(Path::new(rel)), want, "{rel}");
+        }
+    }
+}

@@ -46,3 +46,27 @@ impl Harness for Qwen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_their_place_below_the_root() {
+        const SESSION: Option<FileUse> = Some(FileUse::Session);
+        const EVIDENCE: Option<FileUse> = Some(FileUse::Evidence);
+        for (rel, want) in [
+            ("projects/-p/chats/u.jsonl", SESSION),
+            ("projects/-p/subagents/u/agent-1.jsonl", SESSION),
+            ("projects/-p/chats/u.meta.json", EVIDENCE),
+            ("projects/-p/u.jsonl", None),
+            ("tmp/abc/chats/session-1.json", SESSION),
+            ("tmp/abc/chats/session-1.jsonl", SESSION),
+            ("tmp/abc/logs.json", EVIDENCE),
+            ("usage_record.jsonl", EVIDENCE),
+            ("settings.json", None),
+        ] {
+            assert_eq!(Qwen.usage(Path::new(rel)), want, "{rel}");
+        }
+    }
+}
