@@ -47,8 +47,16 @@ fn the_samples_are_read_and_accounted_for() {
     );
     index(&s);
     settled(&s);
-    assert_eq!(natives(&s).len(), 6);
+    // One of them has an agent.
+    assert_eq!(natives(&s).len(), 7);
     for native in natives(&s) {
+        if native.contains('/') {
+            let parent = &show(&s, &native)["session"]["parent_session"];
+            assert_eq!(parent, "copilot_stage0_small");
+            // All its records bear one made-up id: the last one stands.
+            assert_eq!(count(&s, &native, "tool", "tool-result"), 1);
+            continue;
+        }
         let rel = if native == "copilot_stage0_small" {
             flat.to_owned()
         } else {
@@ -111,6 +119,11 @@ fn segments_of_one_session_and_the_description_beside_it() {
         )
     };
     let mut log = start(id, "/old") + &said_as("u1", "first");
+    // A database beside the events is kept, and read by nobody.
+    s.put(
+        &format!("{STATE}/{id}/session.db"),
+        &sample("opencode/harness-1.18.33/opencode.db"),
+    );
     s.put(&format!("{STATE}/{id}/events.jsonl"), log.as_bytes());
     s.put(
         &format!("{STATE}/{id}/workspace.yaml"),
@@ -142,6 +155,20 @@ fn segments_of_one_session_and_the_description_beside_it() {
         "k1",
         json!({"summaryContent": "so far"}),
     );
+    // Ids and thoughts that come again in another turn are other calls and thoughts.
+    for n in ["2", "3"] {
+        log += &event(
+            "assistant.message",
+            &format!("a{n}"),
+            json!({"content": "", "reasoningText": "again", "toolRequests":
+                [{"toolCallId": "c", "name": "bash", "arguments": {"n": n}}]}),
+        );
+        log += &event(
+            "tool.execution_start",
+            &format!("s{n}"),
+            json!({"toolCallId": "c", "toolName": "bash", "arguments": {"n": n}}),
+        );
+    }
     log += &event("session.brand_new", "n1", json!({}));
     s.put(&format!("{STATE}/{id}/events.jsonl"), log.as_bytes());
     index(&s);
@@ -158,6 +185,10 @@ fn segments_of_one_session_and_the_description_beside_it() {
             "assistant/reasoning: hm",
             "assistant/text: done",
             "meta/summary: so far",
+            "assistant/reasoning: again",
+            "assistant/tool-call: {\"n\":\"2\"}",
+            "assistant/reasoning: again",
+            "assistant/tool-call: {\"n\":\"3\"}",
         ]
     );
     let shown = show(&s, id);
@@ -169,6 +200,57 @@ fn segments_of_one_session_and_the_description_beside_it() {
             > 0
     );
     accounted(&s, id, log.len() as u64);
+}
+
+#[test]
+fn an_agent_is_a_session_of_its_own() {
+    let s = Sandbox::new();
+    let id = "11112222-3333-4444-5555-66667777888b";
+    let mut log = start(id, "/w");
+    log += &event(
+        "assistant.message",
+        "a1",
+        json!({"content": "I ask.", "toolRequests": [
+            {"toolCallId": "task1", "name": "task", "arguments": {"prompt": "look"}}]}),
+    );
+    log += &event("subagent.started", "b1", json!({"toolCallId": "task1"}));
+    log += &event(
+        "assistant.message",
+        "a2",
+        json!({"parentToolCallId": "task1", "content": "I look.", "toolRequests": [
+            {"toolCallId": "c", "name": "view", "arguments": {"path": "/"}}]}),
+    );
+    log += &event(
+        "tool.execution_start",
+        "t1",
+        json!({"parentToolCallId": "task1", "toolCallId": "c", "toolName": "view"}),
+    );
+    log += &event(
+        "tool.execution_complete",
+        "t2",
+        json!({"toolCallId": "task1", "success": true, "result": {"content": "seen"}}),
+    );
+    s.put(&format!("{STATE}/{id}/events.jsonl"), log.as_bytes());
+    index(&s);
+    let agent = format!("{id}/task1");
+    assert_eq!(natives(&s), [id, &agent]);
+    assert_eq!(
+        said(&s, id),
+        [
+            "assistant/text: I ask.",
+            "assistant/tool-call: {\"prompt\":\"look\"}",
+            "tool/tool-result: seen",
+        ]
+    );
+    assert_eq!(
+        said(&s, &agent),
+        [
+            "assistant/text: I look.",
+            "assistant/tool-call: {\"path\":\"/\"}"
+        ]
+    );
+    assert_eq!(show(&s, &agent)["session"]["parent_session"], id);
+    settled(&s);
 }
 
 /// The large sample, damaged, in a sandbox of its own.

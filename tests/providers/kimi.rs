@@ -274,6 +274,32 @@ fn the_older_program_says_everything_twice_and_it_is_told_once() {
 }
 
 #[test]
+fn a_context_that_is_compacted_loses_nothing() {
+    let (_, context) = turn();
+    let s = Sandbox::new();
+    let to = ".kimi/sessions/0a1b/s1/context.jsonl";
+    s.put(to, context.as_bytes());
+    index(&s);
+    let before = said(&s, "s1");
+    let compacted = [
+        json!({"role": "_system_prompt", "content": "be good"}),
+        json!({"role": "user", "content": [{"type": "text", "text": "so far: listed"}]}),
+        json!({"role": "assistant", "content": "done"}),
+        json!({"role": "user", "content": "more"}),
+    ];
+    let text: String = compacted.iter().map(|r| format!("{r}\n")).collect();
+    s.put(to, text.as_bytes());
+    s.put(".kimi/sessions/0a1b/s1/context_1.jsonl", context.as_bytes());
+    index(&s);
+    settled(&s);
+    let all: Vec<Vec<String>> = natives(&s).iter().map(|n| said(&s, n)).collect();
+    let flat: Vec<&String> = all.iter().flatten().collect();
+    assert!(before.iter().all(|t| flat.contains(&t)), "{all:?}");
+    assert!(flat.iter().any(|t| *t == "user/text: more"), "{all:?}");
+    assert_eq!(natives(&s), ["s1", "s1/context_1"]);
+}
+
+#[test]
 fn the_older_folder_may_be_elsewhere() {
     let (wire, _) = turn();
     let s = Sandbox::new();

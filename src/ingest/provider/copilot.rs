@@ -43,6 +43,7 @@ raw_object! {
         requests = "toolRequests",
         reasoning = "reasoningText",
         call_id = "toolCallId",
+        parent_call = "parentToolCallId",
         tool_name = "toolName",
         arguments = "arguments",
         success = "success",
@@ -123,7 +124,7 @@ pub(super) struct CopilotReader {
     /// tells it; the folder counts until an event names one.
     beside: Facts,
     placed: bool,
-    /// Calls and reasoning that were told already.
+    /// Calls and reasoning that were told and have not come again.
     told: Recent,
 }
 
@@ -163,23 +164,27 @@ impl CopilotReader {
             "assistant.message" => self.assistant(data, offset, out),
             "assistant.reasoning" => {
                 let text = json::text(data.content).unwrap_or_default();
-                if let Some(first) = self.told.find(&text) {
+                if let Some(first) = self.told.take(&in_message(&text)) {
                     return Disposition::DuplicateOf { offset: first };
                 }
                 if !text.is_empty() {
-                    self.told.add(&text, offset);
+                    self.told.add(&in_event(&text), offset);
                 }
                 push_text(out, Role::Assistant, MessageKind::Reasoning, data.content);
             }
             "tool.execution_start" | "tool.user_requested" => {
                 let call_id = json::owned(data.call_id);
+                let asked_by_person = kind == "tool.user_requested";
+                // Some models use the same ids for the calls of every turn, so one request stands
+                // for one start.
                 if let Some(id) = &call_id {
-                    if let Some(first) = self.told.find(id) {
+                    if asked_by_person {
+                        self.told.add(id, offset);
+                    } else if let Some(first) = self.told.take(id) {
                         return Disposition::DuplicateOf { offset: first };
                     }
-                    self.told.add(id, offset);
                 }
-                let role = if kind == "tool.user_requested" {
+                let role = if asked_by_person {
                     Role::User
                 } else {
                     Role::Assistant
@@ -217,9 +222,9 @@ impl CopilotReader {
     fn assistant(&mut self, data: &Data<'_>, offset: u64, out: &mut Vec<Message>) {
         if let Some(text) = json::text(data.reasoning)
             && !text.is_empty()
-            && self.told.find(&text).is_none()
+            && self.told.take(&in_event(&text)).is_none()
         {
-            self.told.add(&text, offset);
+            self.told.add(&in_message(&text), offset);
             push_text(out, Role::Assistant, MessageKind::Reasoning, data.reasoning);
         }
         push_text(out, Role::Assistant, MessageKind::Text, data.content);
@@ -246,6 +251,16 @@ impl CopilotReader {
             message.model.clone_from(&model);
         }
     }
+}
+
+/// How reasoning that a message told is remembered, until an event says it again.
+fn in_message(text: &str) -> String {
+    format!("message {text}")
+}
+
+/// How reasoning that an event told is remembered, until a message says it again.
+fn in_event(text: &str) -> String {
+    format!("event {text}")
 }
 
 /// A call's input: JSON, or JSON in a string.
@@ -403,14 +418,21 @@ impl LogReader for CopilotReader {
         if !self.placed {
             facts.workspace.clone_from(&self.beside.workspace);
         }
-        facts.title = facts.title.or_else(|| self.beside.title.clone());
+        let mut session = self.session.clone();
+        // What an agent says and does bears the call that started it.
+        if let Some(call) = json::owned(data.parent_call) {
+            let own = format!("{session}/{call}");
+            facts.parent_session = Some(std::mem::replace(&mut session, own));
+        } else {
+            facts.title = facts.title.or_else(|| self.beside.title.clone());
+        }
         let mut out = Vec::new();
         let disposition = match self.disposition(&kind, &data, record.offset, &mut out) {
             Disposition::Known => known(out),
             other => other,
         };
         Reading {
-            session: self.session.clone(),
+            session,
             native_id: json::owned(event.id),
             native_parent: json::owned(event.parent),
             record_type: kind,

@@ -95,11 +95,13 @@ impl IflowReader {
             else {
                 return true;
             };
-            if let Some(at) = self.told.find(id) {
+            // By what it asks for, too: some models number their calls anew each turn.
+            let call = format!("{id} {}", message.text);
+            if let Some(at) = self.told.find(&call) {
                 first = first.or(Some(at));
                 return false;
             }
-            self.told.add(id, offset);
+            self.told.add(&call, offset);
             true
         });
         let model = json::owned(body.model);
