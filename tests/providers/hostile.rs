@@ -1,7 +1,13 @@
 //! Lines made of a harness's own names and of values that it would never write: nothing panics,
 //! every byte belongs to one piece, and a log that grows gives what the whole gives.
 
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+
+use cass::ingest::parse::{self, Beginning, Container, SourceName};
 use cass::model::provider::Provider;
+use cass::model::record::Piece;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -225,6 +231,84 @@ proptest! {
         ] {
             checks::provider(provider, bytes.as_bytes());
         }
+    }
+}
+
+/// Reads a source with what lies beside it; its pieces must tile it.
+fn read(provider: Provider, path: &str, bytes: &[u8], beside: &[(&str, &[u8])]) {
+    let name = SourceName {
+        provider,
+        path: Path::new(path),
+    };
+    let siblings: BTreeMap<_, _> = parse::siblings(name, bytes)
+        .into_iter()
+        .filter_map(|p| {
+            let (_, bytes) = beside.iter().find(|(end, _)| p.ends_with(end))?;
+            Some((p, bytes.to_vec()))
+        })
+        .collect();
+    let method = parse::method(
+        &Beginning {
+            name,
+            head: bytes,
+            siblings: &siblings,
+        },
+        None,
+    );
+    let mut end = 0;
+    let mut each = |piece: Piece| {
+        let span = match piece {
+            Piece::Record(r) => r.span,
+            Piece::Separator(span) | Piece::Skipped { span, .. } => span,
+        };
+        assert_eq!(span.offset, end, "gap or overlap");
+        end = span.end();
+        Ok(())
+    };
+    let (result, _) = match method.container() {
+        Container::Document => {
+            parse::document(name, method, &mut Cursor::new(bytes.to_vec()), &mut each)
+        }
+        _ => parse::log(name, method, Box::new(bytes), None, &mut each),
+    };
+    result.unwrap();
+    assert_eq!(end, bytes.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn documents_and_files_beside(
+        rows in prop::collection::vec(value(), 0..5),
+        other in value(),
+        cut in 0.0..1.0f64,
+    ) {
+        for member in ["chatMessages", "messages"] {
+            let whole = json!({"sessionId": other, "startTime": other, member: rows, "x": other});
+            let whole = whole.to_string();
+            let mut at = (whole.len() as f64 * cut) as usize;
+            while !whole.is_char_boundary(at) {
+                at -= 1;
+            }
+            for bytes in [&whole[..], &whole[..at]] {
+                let bytes = bytes.as_bytes();
+                read(Provider::Copilot, "/h/session_x_1.json", bytes, &[]);
+                read(Provider::Qwen, "/tmp/a/chats/session-1.json", bytes, &[]);
+            }
+        }
+        let state = json!({"title": other, "workDir": other, "agents": {"a": other}, "x": rows});
+        let (state, log) = (state.to_string(), format!("{other}\n"));
+        let lines: String = rows.iter().map(|r| format!("{r}\n")).collect();
+        let beside: &[(&str, &[u8])] = &[
+            ("state.json", state.as_bytes()),
+            ("wire.jsonl", log.as_bytes()),
+            ("workspace.yaml", state.as_bytes()),
+        ];
+        for path in ["/k/s/agents/a/wire.jsonl", "/k/s/context.jsonl", "/wire.jsonl", "context_.jsonl"] {
+            read(Provider::Kimi, path, lines.as_bytes(), beside);
+        }
+        read(Provider::Copilot, "/c/x/events.jsonl", lines.as_bytes(), beside);
     }
 }
 
