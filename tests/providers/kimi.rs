@@ -203,6 +203,7 @@ fn turn() -> (String, String) {
     let rows = [
         json!({"role": "_system_prompt", "content": "be good"}),
         json!({"role": "_checkpoint", "id": 0}),
+        json!({"role": "user", "content": "<system>CHECKPOINT 0</system>"}),
         json!({"role": "user", "content": [{"type": "text", "text": "list"}]}),
         json!({"role": "assistant", "content": [{"type": "think", "think": "hm"}], "tool_calls": [
             {"type": "function", "id": "c1", "function": {"name": "Shell", "arguments": "{\"command\":\"ls\"}"}}]}),
@@ -260,7 +261,8 @@ fn the_older_program_says_everything_twice_and_it_is_told_once() {
         assert!(native == id || native == "old");
         let all = said(&s, native);
         assert_eq!(all[0], "system/text: be good");
-        assert_eq!(all[1..], DIALOGUE);
+        assert_eq!(all[1], "meta/text: <system>CHECKPOINT 0</system>");
+        assert_eq!(all[2..], DIALOGUE);
     }
     // A wire log that begins later does not stand for the context.
     let s = Sandbox::new();
@@ -269,7 +271,7 @@ fn the_older_program_says_everything_twice_and_it_is_told_once() {
     s.put(&format!("{folder}/context.jsonl"), context.as_bytes());
     index(&s);
     settled(&s);
-    assert_eq!(said(&s, &format!("{id}/context"))[1..], DIALOGUE);
+    assert_eq!(said(&s, &format!("{id}/context"))[2..], DIALOGUE);
     assert_eq!(said(&s, id)[0], "user/text: later");
 }
 

@@ -110,12 +110,22 @@ impl KimiReader {
             chat.role = serde_json::from_str("\"system\"").ok();
         }
         let mut out = Vec::new();
-        if chat::messages(&chat, Role::User, &mut out) {
-            known(out)
-        } else {
-            Disposition::Unknown
+        if !chat::messages(&chat, Role::User, &mut out) {
+            return Disposition::Unknown;
         }
+        for message in &mut out {
+            if message.role == Role::User && is_note(&message.text) {
+                message.role = Role::Meta;
+            }
+        }
+        known(out)
     }
+}
+
+/// Whether a text in the person's mouth is the program's own, such as the mark of a checkpoint.
+fn is_note(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with("<system>") && text.ends_with("</system>")
 }
 
 /// Whether a wire log begins with the prompt with which a context log begins.
@@ -123,7 +133,8 @@ fn covers(wire: &[u8], start: Start<'_>) -> bool {
     let prompt = start.first_objects().find_map(|(_, text)| {
         let chat: Chat<'_> = serde_json::from_str(text).ok()?;
         let said = json::text(chat.role)?;
-        (said == "user").then(|| chat::joined(chat.content))
+        let text = chat::joined(chat.content);
+        (said == "user" && !is_note(&text)).then_some(text)
     });
     match prompt {
         // Nothing was said yet that could be lost.
