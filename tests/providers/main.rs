@@ -10,8 +10,15 @@
     dead_code
 )]
 
+mod anew;
+mod copilot;
+mod droid;
 mod gemini;
 mod home;
+mod hostile;
+mod iflow;
+mod kimi;
 mod opencode;
+mod qwen;
 #[path = "../journey/sandbox.rs"]
 mod sandbox;

@@ -1,10 +1,18 @@
 //! What each harness writes: one reader a harness.
 
 mod blocks;
+mod chat;
 pub mod claude;
 pub mod codex;
+mod copilot;
+mod copilot_history;
+mod droid;
 mod gemini;
+mod iflow;
+mod kimi;
 mod opencode;
+mod qwen;
+mod recent;
 mod unknown;
 mod wrapper;
 
@@ -199,7 +207,32 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
             start.first_objects(),
             state,
         ))),
-        Provider::Gemini => {
+        Provider::Copilot => {
+            if has_extension(start.path, "json") {
+                let reader = copilot_history::CopilotHistory::new(start.path);
+                Reader::Document(Box::new(reader))
+            } else {
+                Reader::Log(Box::new(copilot::CopilotReader::new(start, state)))
+            }
+        }
+        Provider::Droid => Reader::Log(Box::new(droid::DroidReader::new(
+            start.path,
+            start.first_objects(),
+            state,
+        ))),
+        Provider::Iflow => Reader::Log(Box::new(iflow::IflowReader::new(
+            start.path,
+            start.first_objects(),
+            state,
+        ))),
+        Provider::Kimi => Reader::Log(Box::new(kimi::KimiReader::new(start, state))),
+        Provider::Qwen if !has_extension(start.path, "json") && !qwen::is_gemini(start) => {
+            Reader::Log(Box::new(qwen::QwenReader::new(
+                start.path,
+                start.first_objects(),
+            )))
+        }
+        Provider::Gemini | Provider::Qwen => {
             let reader = gemini::GeminiReader::new(start.path, start.first_objects());
             if has_extension(start.path, "json") {
                 Reader::Document(Box::new(reader))
@@ -231,6 +264,8 @@ pub(crate) fn unknown_lines(path: &Path) -> Box<dyn LogReader> {
 /// roles. Their beginnings are handed to [`reader`]. `head` is the beginning of the source.
 pub(crate) fn siblings(provider: Provider, path: &Path, head: &[u8]) -> Vec<PathBuf> {
     match provider {
+        Provider::Copilot => copilot::workspace_file(path).into_iter().collect(),
+        Provider::Kimi => kimi::siblings(path),
         Provider::OpenCode => opencode::message_of(path, head).into_iter().collect(),
         _ => Vec::new(),
     }
@@ -305,6 +340,16 @@ fn stem(path: &std::path::Path) -> String {
     let name = name.strip_suffix(".zst").unwrap_or(&name);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
     name.strip_suffix(".json").unwrap_or(name).to_owned()
+}
+
+/// The session of records that name none: the file's, where its name is an id, since that is known
+/// from the first byte on; else the first one that a record names.
+fn session_of_file(name: String, named: impl FnOnce() -> Option<String>) -> String {
+    if is_uuid(name.strip_prefix("session-").unwrap_or(&name)) {
+        name
+    } else {
+        named().unwrap_or(name)
+    }
 }
 
 /// Whether `text` has the form of a UUID.

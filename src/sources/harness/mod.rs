@@ -2,9 +2,14 @@
 
 mod claude;
 mod codex;
+mod copilot;
+mod droid;
 mod gemini;
+mod iflow;
+mod kimi;
 mod none;
 mod opencode;
+mod qwen;
 
 use std::path::{Path, PathBuf};
 
@@ -88,8 +93,13 @@ pub fn harness(provider: Provider) -> &'static dyn Harness {
     match provider {
         Provider::Claude => &claude::Claude,
         Provider::Codex => &codex::Codex,
+        Provider::Copilot => &copilot::Copilot,
+        Provider::Droid => &droid::Droid,
         Provider::Gemini => &gemini::Gemini,
+        Provider::Iflow => &iflow::Iflow,
+        Provider::Kimi => &kimi::Kimi,
         Provider::OpenCode => &opencode::OpenCode,
+        Provider::Qwen => &qwen::Qwen,
         _ => &none::None,
     }
 }
