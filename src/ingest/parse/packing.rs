@@ -12,14 +12,14 @@ const SKIPPABLE: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 /// Whether the content that begins with `head` is compressed. The content decides: a log may be
 /// compressed in place, or unpacked under its old name. Where it begins neither like a frame nor
-/// like text, it is a damaged container if `path` ends in `.zst`.
+/// like text, it is a damaged container if `path` ends in `.zst` or `.zstd`.
 #[must_use]
 pub fn is_packed(path: &Path, head: &[u8]) -> bool {
     match *head {
         [a, b, c, d, ..] if [a, b, c, d] == FRAME || [a & 0xf0, b, c, d] == SKIPPABLE => true,
         // A value, white space, or a byte order mark.
         [b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef, ..] => false,
-        _ => path.extension().is_some_and(|e| e == "zst"),
+        _ => path.extension().is_some_and(|e| e == "zst" || e == "zstd"),
     }
 }
 

@@ -1,10 +1,14 @@
 //! Where each harness keeps its files: one file a harness, behind one trait.
 
+mod aider;
 mod claude;
 mod codex;
+mod dsh;
 mod gemini;
 mod none;
+mod openclaw;
 mod opencode;
+mod pi;
 
 use std::path::{Path, PathBuf};
 
@@ -86,10 +90,14 @@ pub trait Harness: Sync {
 #[must_use]
 pub fn harness(provider: Provider) -> &'static dyn Harness {
     match provider {
+        Provider::Aider => &aider::Aider,
         Provider::Claude => &claude::Claude,
         Provider::Codex => &codex::Codex,
+        Provider::Dsh => &dsh::Dsh,
         Provider::Gemini => &gemini::Gemini,
+        Provider::OpenClaw => &openclaw::OpenClaw,
         Provider::OpenCode => &opencode::OpenCode,
+        Provider::Pi => &pi::Pi,
         _ => &none::None,
     }
 }
