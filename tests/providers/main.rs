@@ -10,8 +10,12 @@
     dead_code
 )]
 
+mod aider;
+mod dsh;
 mod gemini;
 mod home;
+mod openclaw;
 mod opencode;
+mod pi;
 #[path = "../journey/sandbox.rs"]
 mod sandbox;
