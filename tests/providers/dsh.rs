@@ -302,13 +302,19 @@ fn damage_is_passed_over() {
         assert_eq!(count(&s, "s-1", "assistant", "tool-call"), 2, "{name}");
         accounted(&s, "s-1", bytes.len() as u64);
     }
-    // Frames: what comes before the damage is read, and the damage is said.
+    // Frames: what comes before the damage and behind it is read, and the damage is said.
     let frames = log.frames(4);
     let whole = frames.concat();
     let mut flipped = whole.clone();
     let at = frames[..2].iter().map(Vec::len).sum::<usize>() + 12;
     flipped[at] ^= 0x55;
-    let cases: [(&str, Vec<u8>, bool); 5] = [
+    let (before, behind) = whole.split_at(frames[..3].iter().map(Vec::len).sum());
+    let cases: [(&str, Vec<u8>, bool); 6] = [
+        (
+            "garbage between",
+            [before, b"no frame", behind].concat(),
+            true,
+        ),
         ("cut", whole[..whole.len() - 5].to_vec(), true),
         ("flipped", flipped, false),
         ("garbage behind", [&whole[..], b"no frame"].concat(), true),

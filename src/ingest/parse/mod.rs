@@ -23,6 +23,7 @@ use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReaso
 
 mod database;
 mod document;
+mod frames;
 pub(crate) mod json;
 mod ladder;
 pub(crate) mod line;
