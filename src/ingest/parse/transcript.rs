@@ -178,3 +178,141 @@ impl Blocks<'_> {
         span
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::ingest::parse::{Beginning, SourceName, method, text};
+    use crate::model::provider::Provider;
+    use crate::model::record::Disposition;
+
+    /// Parts that are read so often each, a few bytes at a time.
+    struct Made {
+        parts: Vec<(Vec<u8>, u64)>,
+        at: usize,
+        step: usize,
+    }
+
+    impl Read for Made {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let Some((part, times)) = self.parts.first_mut() else {
+                return Ok(0);
+            };
+            let n = out.len().min(part.len() - self.at).min(self.step);
+            out[..n].copy_from_slice(&part[self.at..self.at + n]);
+            self.at += n;
+            if self.at == part.len() {
+                self.at = 0;
+                *times -= 1;
+                if *times == 0 {
+                    self.parts.remove(0);
+                }
+            }
+            Ok(n)
+        }
+    }
+
+    /// Reads what the parts make; the pieces tile it.
+    fn each(parts: Vec<(Vec<u8>, u64)>, step: usize, seen: &mut dyn FnMut(Piece)) {
+        let parts: Vec<_> = parts
+            .into_iter()
+            .filter(|(part, times)| !part.is_empty() && *times > 0)
+            .collect();
+        let total: u64 = parts.iter().map(|(p, n)| p.len() as u64 * n).sum();
+        let name = SourceName {
+            provider: Provider::Aider,
+            path: Path::new("/r/.aider.chat.history.md"),
+        };
+        let beginning = Beginning {
+            name,
+            head: b"",
+            siblings: &BTreeMap::new(),
+        };
+        let mut end = 0;
+        let made = Made { parts, at: 0, step };
+        let (result, resume) = text(
+            name,
+            method(&beginning, None),
+            Box::new(made),
+            &mut |piece| {
+                let span = match &piece {
+                    Piece::Record(record) => record.span,
+                    Piece::Separator(span) | Piece::Skipped { span, .. } => *span,
+                };
+                assert_eq!(span.offset, end);
+                assert!(span.len > 0);
+                end = span.end();
+                seen(piece);
+                Ok(())
+            },
+        );
+        result.unwrap();
+        assert_eq!((end, resume.offset), (total, total));
+    }
+
+    fn pieces(bytes: &[u8], step: usize) -> Vec<Piece> {
+        let mut all = Vec::new();
+        each(vec![(bytes.to_vec(), 1)], step, &mut |piece| {
+            all.push(piece);
+        });
+        all
+    }
+
+    const SMALL: &str = "\n# aider chat started at 2025-03-01 10:00:00\n\n> Model: m  \n\n\
+        #### a  \n#### b  \n\nan answer\n\n```\n> x\n```\n\n> Tokens  \n\n";
+
+    #[test]
+    fn pieces_tile_whatever_the_bytes_and_the_steps_are() {
+        let whole = SMALL.as_bytes();
+        for cut in 0..whole.len() {
+            assert_eq!(pieces(&whole[..cut], 1), pieces(&whole[..cut], 1 << 20));
+            for odd in [
+                &b"\0\0"[..],
+                b"\xff",
+                b"\r",
+                b"\xef\xbb\xbf",
+                b"\n\n",
+                b"~~~",
+            ] {
+                let bytes = [&whole[..cut], odd, &whole[cut..]].concat();
+                assert_eq!(pieces(&bytes, 5), pieces(&bytes, 1 << 20));
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_counted() {
+        let lines: Vec<u64> = pieces(SMALL.as_bytes(), 9)
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Record(record) => Some(record.line),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(lines, [2, 4, 6, 9, 15]);
+    }
+
+    #[test]
+    fn no_piece_is_much_longer_than_the_limit_of_a_block() {
+        let head = SMALL.as_bytes().to_vec();
+        let answer = (b"more of one answer, without an end\n".repeat(4096), 70);
+        let blank = (vec![b'\n'; 1 << 20], 9);
+        let prompts = (b"#### and of one prompt  \n".repeat(4096), 60);
+        let (mut longest, mut messages) = (0, 0);
+        let parts = vec![(head, 1), answer, blank, prompts];
+        each(parts, usize::MAX, &mut |piece| {
+            let span = match &piece {
+                Piece::Record(record) => {
+                    messages += u64::from(matches!(record.disposition, Disposition::Messages(_)));
+                    record.span
+                }
+                Piece::Separator(span) | Piece::Skipped { span, .. } => *span,
+            };
+            longest = longest.max(span.len);
+        });
+        assert!(longest <= 2 * MAX_BLOCK as u64 + 64, "{longest}");
+        assert!(messages > 8);
+    }
+}
