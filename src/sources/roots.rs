@@ -26,11 +26,13 @@ pub fn overlapping(env: &Env, config: &Config, path: &Path) -> Option<PathBuf> {
     let path = real(path);
     roots(env, config)
         .into_iter()
-        .map(|root| root.path)
         .find(|root| {
-            let root = real(root);
-            path.starts_with(&root) || root.starts_with(&path)
+            // Where a harness has files at the top of its root alone, a folder in it is no part.
+            let walked = !harness(root.provider).areas().is_empty();
+            let root = real(&root.path);
+            walked && path.starts_with(&root) || root.starts_with(&path)
         })
+        .map(|root| root.path)
 }
 
 /// The real name of `path`, as far as it exists.

@@ -10,15 +10,19 @@
     dead_code
 )]
 
+mod aider;
 mod anew;
 mod copilot;
 mod droid;
+mod dsh;
 mod gemini;
 mod home;
 mod hostile;
 mod iflow;
 mod kimi;
+mod openclaw;
 mod opencode;
+mod pi;
 mod qwen;
 #[path = "../journey/sandbox.rs"]
 mod sandbox;

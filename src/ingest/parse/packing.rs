@@ -3,28 +3,30 @@
 use std::io::{Cursor, Read};
 use std::path::Path;
 
+use super::frames::Frames;
 use crate::error::{Error, Result};
 
 /// What a zstd frame begins with.
-const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+pub(super) const FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// What a frame to pass over begins with; the first byte's low half may be anything.
 const SKIPPABLE: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 /// Whether the content that begins with `head` is compressed. The content decides: a log may be
 /// compressed in place, or unpacked under its old name. Where it begins neither like a frame nor
-/// like text, it is a damaged container if `path` ends in `.zst`.
+/// like text, it is a damaged container if `path` ends in `.zst` or `.zstd`.
 #[must_use]
 pub fn is_packed(path: &Path, head: &[u8]) -> bool {
     match *head {
         [a, b, c, d, ..] if [a, b, c, d] == FRAME || [a & 0xf0, b, c, d] == SKIPPABLE => true,
         // A value, white space, or a byte order mark.
         [b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' | 0xef, ..] => false,
-        _ => path.extension().is_some_and(|e| e == "zst"),
+        _ => path.extension().is_some_and(|e| e == "zst" || e == "zstd"),
     }
 }
 
 /// The plain bytes of a source: `content` itself, or what it decompresses to when it is compressed
-/// (any number of frames). Offsets count plain bytes.
+/// (any number of frames; damaged ones are passed over, which is an error at the end). Offsets count
+/// plain bytes.
 ///
 /// # Errors
 /// `io` when the beginning can't be read or the decoder can't be set up.
@@ -40,10 +42,7 @@ pub fn decoded<'r>(path: &Path, mut content: Box<dyn Read + 'r>) -> Result<Box<d
     if !packed {
         return Ok(Box::new(whole));
     }
-    let mut decoder = zstd::Decoder::new(whole).map_err(failed)?;
-    // Foreign bytes choose the window; more than this would be a way to take our memory.
-    decoder.window_log_max(27).map_err(failed)?;
-    Ok(Box::new(decoder))
+    Ok(Box::new(Frames::new(whole).map_err(failed)?))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What each harness writes: one reader a harness.
 
+mod aider;
 mod blocks;
 mod chat;
 pub mod claude;
@@ -7,10 +8,12 @@ pub mod codex;
 mod copilot;
 mod copilot_history;
 mod droid;
+mod dsh;
 mod gemini;
 mod iflow;
 mod kimi;
 mod opencode;
+mod pi;
 mod qwen;
 mod recent;
 mod unknown;
@@ -119,6 +122,26 @@ impl Members {
     }
 }
 
+/// What a line of a transcript is to the block before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The first line of a block of this kind.
+    Begins(&'static str),
+    /// It belongs to the block at hand, which is of this kind.
+    Goes(&'static str),
+}
+
+/// Reads a transcript in plain text, which grows at its end: blocks of lines, each of which says
+/// one thing.
+pub(crate) trait TextReader: Debug + Send {
+    /// What a line, without its end, is to the block at hand. Lines come in file order, blank ones
+    /// too: those go with the block before them, if it goes on.
+    fn part(&mut self, line: &str) -> Part;
+
+    /// What a block says. Lines behind it were seen already.
+    fn read(&mut self, kind: &'static str, text: &str) -> Reading;
+}
+
 /// Reads the tables of a database.
 pub(crate) trait TableReader: Debug + Send {
     /// The tables whose rows are records. Those that are not there are passed over; rows of other
@@ -170,6 +193,8 @@ pub(crate) enum Reader {
     Log(Box<dyn LogReader>),
     /// One JSON document.
     Document(Box<dyn DocumentReader>),
+    /// A transcript in plain text.
+    Text(Box<dyn TextReader>),
     /// A database.
     Tables(Box<dyn TableReader>),
 }
@@ -202,6 +227,7 @@ impl<'a> Start<'a> {
 /// A reader for a source; `state` is what a reader of an earlier part of it left.
 pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Reader {
     match start.provider {
+        Provider::Aider => Reader::Text(Box::new(aider::AiderReader::new(start.path))),
         Provider::Codex => Reader::Log(Box::new(codex::CodexReader::new(
             start.path,
             start.first_objects(),
@@ -216,6 +242,11 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
             }
         }
         Provider::Droid => Reader::Log(Box::new(droid::DroidReader::new(
+            start.path,
+            start.first_objects(),
+            state,
+        ))),
+        Provider::Dsh => Reader::Log(Box::new(dsh::DshReader::new(
             start.path,
             start.first_objects(),
             state,
@@ -239,6 +270,15 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
             } else {
                 Reader::Log(Box::new(reader))
             }
+        }
+        Provider::OpenClaw | Provider::Pi => {
+            let known = if start.provider == Provider::Pi {
+                pi::by_name(start.path)
+            } else {
+                pi::store::known(start)
+            };
+            let reader = pi::PiReader::new(known, start.first_objects(), state);
+            Reader::Log(Box::new(reader))
         }
         Provider::OpenCode => {
             if is_database(start.head) {
@@ -266,6 +306,7 @@ pub(crate) fn siblings(provider: Provider, path: &Path, head: &[u8]) -> Vec<Path
     match provider {
         Provider::Copilot => copilot::workspace_file(path).into_iter().collect(),
         Provider::Kimi => kimi::siblings(path),
+        Provider::OpenClaw => vec![pi::store::beside(path)],
         Provider::OpenCode => opencode::message_of(path, head).into_iter().collect(),
         _ => Vec::new(),
     }

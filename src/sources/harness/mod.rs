@@ -1,14 +1,18 @@
 //! Where each harness keeps its files: one file a harness, behind one trait.
 
+mod aider;
 mod claude;
 mod codex;
 mod copilot;
 mod droid;
+mod dsh;
 mod gemini;
 mod iflow;
 mod kimi;
 mod none;
+mod openclaw;
 mod opencode;
+mod pi;
 mod qwen;
 
 use std::path::{Path, PathBuf};
@@ -91,6 +95,7 @@ pub trait Harness: Sync {
 #[must_use]
 pub fn harness(provider: Provider) -> &'static dyn Harness {
     match provider {
+        Provider::Aider => &aider::Aider,
         Provider::Claude => &claude::Claude,
         Provider::Codex => &codex::Codex,
         Provider::Copilot => &copilot::Copilot,
@@ -100,6 +105,9 @@ pub fn harness(provider: Provider) -> &'static dyn Harness {
         Provider::Kimi => &kimi::Kimi,
         Provider::OpenCode => &opencode::OpenCode,
         Provider::Qwen => &qwen::Qwen,
+        Provider::Dsh => &dsh::Dsh,
+        Provider::OpenClaw => &openclaw::OpenClaw,
+        Provider::Pi => &pi::Pi,
         _ => &none::None,
     }
 }
