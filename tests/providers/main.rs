@@ -10,7 +10,12 @@
     dead_code
 )]
 
+mod amp;
+mod cline;
+mod crush;
+mod cursor;
 mod gemini;
+mod goose;
 mod home;
 mod opencode;
 #[path = "../journey/sandbox.rs"]

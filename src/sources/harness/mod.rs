@@ -1,10 +1,17 @@
 //! Where each harness keeps its files: one file a harness, behind one trait.
 
+mod amp;
 mod claude;
+mod cline;
 mod codex;
+mod crush;
+mod cursor;
+mod editor;
 mod gemini;
+mod goose;
 mod none;
 mod opencode;
+mod roo;
 
 use std::path::{Path, PathBuf};
 
@@ -49,6 +56,8 @@ pub struct Area {
     pub rel: &'static str,
     /// Project folders directly below may be links.
     pub linked_projects: bool,
+    /// How many levels are walked.
+    pub depth: usize,
 }
 
 /// A part of a root; with `linked_projects` its folders may be links.
@@ -56,6 +65,17 @@ pub const fn area(rel: &'static str, linked_projects: bool) -> Area {
     Area {
         rel,
         linked_projects,
+        depth: usize::MAX,
+    }
+}
+
+/// A part of a root of which only the uppermost levels are the harness's: 1 is the files directly
+/// in it.
+pub const fn shallow(rel: &'static str, depth: usize) -> Area {
+    Area {
+        rel,
+        linked_projects: false,
+        depth,
     }
 }
 
@@ -86,10 +106,16 @@ pub trait Harness: Sync {
 #[must_use]
 pub fn harness(provider: Provider) -> &'static dyn Harness {
     match provider {
+        Provider::Amp => &amp::Amp,
         Provider::Claude => &claude::Claude,
+        Provider::Cline => &cline::Cline,
         Provider::Codex => &codex::Codex,
+        Provider::Crush => &crush::Crush,
+        Provider::Cursor => &cursor::Cursor,
         Provider::Gemini => &gemini::Gemini,
+        Provider::Goose => &goose::Goose,
         Provider::OpenCode => &opencode::OpenCode,
+        Provider::Roo => &roo::Roo,
         _ => &none::None,
     }
 }
