@@ -91,7 +91,7 @@ pub(super) fn jobs(
             .position(|l| (l.seq, l.hash) == (c.parsed_seq, c.hash))
     });
     let known = cursor.is_some();
-    // A document or database is read anew as a whole: every version says what changed.
+    // Anything but a log is read anew as a whole: every version says what changed.
     let is_log = match lines.last() {
         Some(newest) if known || lines.len() > 1 => {
             container_of(mirror, ident, newest)? == Container::Log

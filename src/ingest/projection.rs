@@ -42,7 +42,7 @@ impl Opened<'_> {
     pub(super) fn kind(&self) -> SourceKind {
         match self.container {
             Container::Log => SourceKind::Log,
-            Container::Document | Container::Database => SourceKind::Store,
+            Container::Document | Container::Text | Container::Database => SourceKind::Store,
         }
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn open<'m>(
     };
     let copy = match container {
         Container::Database => Some(scratch::copy(cap, mirror, &job.line)?),
-        Container::Log | Container::Document => None,
+        Container::Log | Container::Document | Container::Text => None,
     };
     Ok(Opened {
         content,
@@ -250,6 +250,12 @@ fn to_pieces(
                 .seek(SeekFrom::Start(0))
                 .map_err(|e| unreadable(&job.line, e))?;
             parse::document(name, method(&head), &mut content, each)
+        }
+        (Container::Text, _) => {
+            content
+                .seek(SeekFrom::Start(0))
+                .map_err(|e| unreadable(&job.line, e))?;
+            parse::text(name, method(&head), Box::new(content), each)
         }
         _ => {
             let at = job.from.as_ref().map_or(0, |f| f.offset);

@@ -178,7 +178,6 @@ impl ForeignDb {
         let mut statement = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
         let names: Vec<String> = statement
             .column_names()
-            .into_iter()
             .map(str::to_owned)
             .collect();
         let mut run = || -> rusqlite::Result<RowRead> {

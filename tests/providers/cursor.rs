@@ -408,6 +408,70 @@ fn transcripts_are_second_views_and_subagents_have_a_parent() {
 }
 
 #[test]
+fn transcripts_in_plain_text_are_read_by_their_marks() {
+    let text = "user:\n<user_query>\nrun ls\n\nplease\n</user_query>\n\nassistant:\n[Thinking] The \
+                person wants\na list.\n\nI run it.\n\nuser: is no mark here\n[Tool call] Shell\n  command: ls\n  \
+                where: /tmp\n\n[Tool result] Shell\na\n\nb\n\nA:\nDone.\n\nuser:\nthanks";
+    let s = Sandbox::new();
+    let rel = ".cursor/projects/p/agent-transcripts/0b.txt";
+    s.put(rel, text.as_bytes());
+    index(&s);
+    settled(&s);
+    let id = "0b/transcript";
+    assert_eq!(natives(&s), [id]);
+    accounted(&s, id, text.len() as u64);
+    assert_eq!(
+        said(&s, id),
+        [
+            "user/text: run ls\n\nplease",
+            "assistant/reasoning: The person wants\na list.",
+            "assistant/text: I run it.\n\nuser: is no mark here",
+            "assistant/tool-call: command: ls\n  where: /tmp",
+            "tool/tool-result: a\n\nb",
+            "assistant/text: Done.",
+            "user/text: thanks",
+        ]
+    );
+    assert_eq!(messages(&s, id)[3]["tool_name"], "Shell");
+    assert_eq!(show(&s, id)["session"]["parent_session"], "0b");
+    // It grows; then it is cut, emptied and filled with anything.
+    let grown = format!("{text} a lot\n\nassistant:\nDone.\n\nuser:\nthanks\n\nassistant:\nDone.\n\n");
+    s.put(rel, grown.as_bytes());
+    crate::sandbox::age(&s.home().join(rel), 1800);
+    index(&s);
+    settled(&s);
+    assert_eq!(
+        said(&s, id)[5..],
+        [
+            "assistant/text: Done.",
+            "user/text: thanks a lot",
+            "assistant/text: Done.",
+            "user/text: thanks",
+            "assistant/text: Done.",
+        ]
+    );
+    accounted(&s, id, grown.len() as u64);
+    let mut odd = grown.clone().into_bytes();
+    odd[60..80].fill(0xff);
+    odd.extend([0; 100]);
+    for bytes in [
+        &text.as_bytes()[..70],
+        b"",
+        &odd,
+        b"\n\n\n",
+        b"[Tool call]",
+        &[0; 50],
+    ] {
+        let s = Sandbox::new();
+        s.put(rel, bytes);
+        s.run(&["index", "--json"]).expect(0);
+        if let [native] = natives(&s).as_slice() {
+            accounted(&s, native, bytes.len() as u64);
+        }
+    }
+}
+
+#[test]
 fn torn_and_emptied_transcripts_cost_what_was_hit() {
     let whole = sample("cursor/agent-sessions/test-session.jsonl");
     let lines = |bytes: &[u8]| -> usize {

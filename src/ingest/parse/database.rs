@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::Method;
 use crate::error::{Error, Result};
-use crate::ingest::provider::{Part, Reader, Reading, TableReader, Visit};
+use crate::ingest::provider::{RowPart, Reader, Reading, TableReader, Visit};
 use crate::model::digest::Digest;
 use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span};
 use crate::model::row::Row;
@@ -149,7 +149,7 @@ impl Walk<'_> {
         &mut self,
         table: &'static str,
         row: &Row,
-        parts: Vec<Part>,
+        parts: Vec<RowPart>,
         line: u64,
     ) -> Result<()> {
         let bytes = row.canonical();

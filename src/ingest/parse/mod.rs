@@ -30,6 +30,7 @@ mod packing;
 pub(crate) mod payload;
 mod scan;
 mod shape;
+mod transcript;
 mod window;
 
 pub use database::{Rows, database};
@@ -79,6 +80,9 @@ pub enum Container {
     Log,
     /// One JSON document: written anew as a whole.
     Document,
+    /// Plain text: grows at its end, but what its last block is may change with what follows, so
+    /// it is read anew as a whole.
+    Text,
     /// A database: rows change in place.
     Database,
 }
@@ -90,6 +94,7 @@ impl Method {
         match self.0 {
             Reader::Log(_) => Container::Log,
             Reader::Document(_) => Container::Document,
+            Reader::Text(_) => Container::Text,
             Reader::Tables(_) => Container::Database,
         }
     }
@@ -163,6 +168,22 @@ pub fn document(
     document::read(name.path, reader, content, MAX_LINE, each)
 }
 
+/// Reads a transcript whole. Pieces tile it.
+///
+/// # Errors
+/// As [`log`].
+pub fn text<'r>(
+    name: SourceName<'_>,
+    method: Method,
+    content: Box<dyn Read + 'r>,
+    each: &mut dyn FnMut(Piece) -> Result<()>,
+) -> (Result<()>, ResumePoint) {
+    let Reader::Text(reader) = method.0 else {
+        return (Err(not_so("transcript")), at_the_begin());
+    };
+    transcript::read(name.path, reader, content, MAX_LINE, each)
+}
+
 fn not_so(kind: &str) -> Error {
     Error::new(
         ErrorKind::Internal,
@@ -209,7 +230,7 @@ pub fn open_limited<'r>(
     };
     let reader = match method(&beginning, from.as_ref()).0 {
         Reader::Log(reader) => reader,
-        Reader::Document(_) | Reader::Tables(_) => provider::unknown_lines(name.path),
+        Reader::Document(_) | Reader::Text(_) | Reader::Tables(_) => provider::unknown_lines(name.path),
     };
     SourceParser::new(name.path, reader, content, from, max_line)
 }

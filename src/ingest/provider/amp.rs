@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use super::{
-    DocumentReader, Members, RawRecord, Reading, blocks, json_text, known, message, push_text,
-    stem, uri,
+    DocumentReader, Members, RawRecord, Reading, blocks, epoch, json_text, known, message,
+    push_text, stem, uri,
 };
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::payload;
@@ -97,15 +97,12 @@ impl DocumentReader for AmpReader {
                 }
                 _ => None,
             });
-        let created = members
-            .get("created")
-            .and_then(|created| serde_json::from_str::<&RawValue>(created).ok());
         Reading {
             session: self.session.clone(),
             native_id: Some("thread".to_owned()),
             native_parent: None,
             record_type: "thread".to_owned(),
-            time_ms: json::time_ms(created),
+            time_ms: members.number("created").and_then(epoch::ms),
             disposition: Disposition::Known,
             facts: Facts {
                 title: members.text("title"),

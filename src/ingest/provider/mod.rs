@@ -119,6 +119,26 @@ impl Members {
     }
 }
 
+/// What a line of a transcript is to the block before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The first line of a block of this kind.
+    Begins(&'static str),
+    /// It belongs to the block at hand, which is of this kind.
+    Goes(&'static str),
+}
+
+/// Reads a transcript in plain text, which grows at its end: blocks of lines, each of which says
+/// one thing.
+pub(crate) trait TextReader: Debug + Send {
+    /// What a line, without its end, is to the block at hand. Lines come in file order, blank ones
+    /// too: those go with the block before them, if it goes on.
+    fn part(&mut self, line: &str) -> Part;
+
+    /// What a block says. Lines behind it were seen already.
+    fn read(&mut self, kind: &'static str, text: &str) -> Reading;
+}
+
 /// Reads the tables of a database.
 pub(crate) trait TableReader: Debug + Send {
     /// The tables whose rows are records. Those that are not there are passed over; rows of other
@@ -140,7 +160,7 @@ pub(crate) trait TableReader: Debug + Send {
 
     /// The records in a row that may hold several, or none at all; `None` for a row that is one
     /// record. Asked for before [`TableReader::read`].
-    fn parts(&mut self, _table: &'static str, _row: &Row) -> Option<Vec<Part>> {
+    fn parts(&mut self, _table: &'static str, _row: &Row) -> Option<Vec<RowPart>> {
         None
     }
 
@@ -151,7 +171,7 @@ pub(crate) trait TableReader: Debug + Send {
 /// One of the records in a row: a part of a column's text. Parts come in order and don't overlap;
 /// what is between them says nothing.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct RowPart {
     pub(crate) column: &'static str,
     pub(crate) range: std::ops::Range<usize>,
     pub(crate) reading: Reading,
@@ -191,6 +211,8 @@ pub(crate) enum Reader {
     Log(Box<dyn LogReader>),
     /// One JSON document.
     Document(Box<dyn DocumentReader>),
+    /// A transcript in plain text.
+    Text(Box<dyn TextReader>),
     /// A database.
     Tables(Box<dyn TableReader>),
 }

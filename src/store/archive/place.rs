@@ -113,6 +113,7 @@ impl SourceAppend<'_, '_> {
             if occurrence > 1
                 && identified
                 && let Some((_, original)) = self.find_key(here, &record.hash, 1)?
+                && self.has_same_id(original, record)?
             {
                 self.count(here, &record.hash)?;
                 return Ok(Some((here, occurrence, Place::Fold(original))));
@@ -179,6 +180,14 @@ impl SourceAppend<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing but its bytes tells the record from the row. Where ids are not in the bytes,
+    /// the same words said twice are two records.
+    fn has_same_id(&self, row: i64, record: &ParsedRecord) -> rusqlite::Result<bool> {
+        self.conn
+            .prepare_cached("SELECT native_id IS ?2 FROM records WHERE id=?1")?
+            .query_row((row, &record.native_id), |r| r.get(0))
     }
 
     fn is_fold(&self, key: i64) -> rusqlite::Result<bool> {

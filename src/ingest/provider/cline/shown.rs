@@ -172,7 +172,7 @@ fn said(kind: &str, role: Role, what: MessageKind, text: Cow<'_, str>) -> Messag
         ..message(
             role,
             what,
-            shown.map_or_else(|| payload::described_in(text.clone()), |s| s),
+            shown.unwrap_or_else(|| payload::described_in(text)),
         )
     }
 }

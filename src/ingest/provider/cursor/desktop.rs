@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::bubble::Bubble;
 use crate::ingest::parse::json::{self, raw_object};
-use crate::ingest::provider::{Part, Reading, Start, epoch, known, message, uri};
+use crate::ingest::provider::{Reading, RowPart, Start, epoch, known, message, uri};
 use crate::model::record::{Disposition, Facts, MessageKind, Role};
 use crate::model::row::{Row, Value};
 
@@ -132,7 +132,7 @@ impl Desktop {
         std::mem::take(&mut self.listed)
     }
 
-    pub(super) fn parts(&mut self, table: &'static str, row: &Row) -> Option<Vec<Part>> {
+    pub(super) fn parts(&mut self, table: &'static str, row: &Row) -> Option<Vec<RowPart>> {
         let key = row.text("key")?;
         // A text that is not UTF-8 has no places: it is read as a whole.
         let text = match row.get("value")? {
@@ -423,7 +423,7 @@ struct Cut<'t> {
     text: &'t str,
     /// The end of the last part.
     at: usize,
-    parts: Vec<Part>,
+    parts: Vec<RowPart>,
 }
 
 impl Cut<'_> {
@@ -443,7 +443,7 @@ impl Cut<'_> {
             return;
         }
         self.at = range.end;
-        self.parts.push(Part {
+        self.parts.push(RowPart {
             column: "value",
             range,
             reading,

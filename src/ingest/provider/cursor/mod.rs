@@ -6,13 +6,14 @@
 
 mod bubble;
 mod desktop;
+mod plain;
 mod store;
 mod transcript;
 
 use std::path::{Path, PathBuf};
 
 use super::inside::Marks;
-use super::{Reader, Reading, Start, TableReader, Visit, is_database};
+use super::{Reader, Reading, Start, TableReader, Visit, has_extension, is_database};
 use crate::error::Result;
 use crate::model::row::Row;
 
@@ -41,6 +42,9 @@ pub(super) fn reader(start: Start<'_>) -> Reader {
             desktop: desktop::Desktop::new(start),
             store: store::Store::new(start),
         }));
+    }
+    if has_extension(start.path, "txt") {
+        return Reader::Text(Box::new(plain::Plain::new(start.path)));
     }
     Reader::Log(Box::new(transcript::Transcript::new(start.path)))
 }
@@ -94,7 +98,7 @@ impl TableReader for CursorTables {
         desktop::only(table)
     }
 
-    fn parts(&mut self, table: &'static str, row: &Row) -> Option<Vec<super::Part>> {
+    fn parts(&mut self, table: &'static str, row: &Row) -> Option<Vec<super::RowPart>> {
         self.desktop.parts(table, row)
     }
 

@@ -324,7 +324,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
             .to_digit(16)
             .and_then(|d| u8::try_from(d).ok())
     };
-    if text.is_empty() || text.len() % 2 != 0 {
+    if text.is_empty() || !text.len().is_multiple_of(2) {
         return None;
     }
     text.as_bytes()

@@ -21,20 +21,23 @@ pub(super) struct Transcript {
 
 impl Transcript {
     pub(super) fn new(path: &Path) -> Self {
-        let id = stem(path);
-        let id = id.strip_suffix(".txt").unwrap_or(&id);
-        // agent-transcripts/<conversation>/subagents/<agent>.jsonl
-        let folder = path.parent();
-        let of_subagent = folder
-            .filter(|f| f.file_name().is_some_and(|n| n == "subagents"))
-            .and_then(Path::parent)
-            .and_then(Path::file_name)
-            .map(|n| n.to_string_lossy().into_owned());
-        Transcript {
-            session: format!("{id}/transcript"),
-            parent: of_subagent.unwrap_or_else(|| id.to_owned()),
-        }
+        let (session, parent) = names(path);
+        Transcript { session, parent }
     }
+}
+
+/// The session that the transcript at `path` is, and the one that it belongs to.
+pub(super) fn names(path: &Path) -> (String, String) {
+    let id = stem(path);
+    let id = id.strip_suffix(".txt").unwrap_or(&id);
+    // agent-transcripts/<conversation>/subagents/<agent>.jsonl
+    let parent = path
+        .parent()
+        .filter(|f| f.file_name().is_some_and(|n| n == "subagents"))
+        .and_then(Path::parent)
+        .and_then(Path::file_name)
+        .map_or_else(|| id.to_owned(), |n| n.to_string_lossy().into_owned());
+    (format!("{id}/transcript"), parent)
 }
 
 impl LogReader for Transcript {
@@ -90,7 +93,7 @@ impl LogReader for Transcript {
 }
 
 /// The folder that the harness told the model.
-fn workspace(messages: &[Message]) -> Option<String> {
+pub(super) fn workspace(messages: &[Message]) -> Option<String> {
     const MARK: &str = "Workspace Path:";
     messages
         .iter()
