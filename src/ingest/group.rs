@@ -26,6 +26,13 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Whether the name is one that harnesses give to databases.
 #[must_use]
 pub fn is_database_name(path: &Path) -> bool {
+    // VS Code and what is built on it keep a copy beside the database.
+    if path
+        .file_name()
+        .is_some_and(|n| n.as_encoded_bytes().ends_with(b".vscdb.backup"))
+    {
+        return true;
+    }
     path.extension().is_some_and(|e| {
         matches!(
             e.as_encoded_bytes(),

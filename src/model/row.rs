@@ -73,6 +73,27 @@ impl Row {
         }
     }
 
+    /// Where the value of a column begins in [`Row::canonical`]; `None` for NULL and a column that
+    /// is not there.
+    #[must_use]
+    pub fn canonical_place(&self, name: &str) -> Option<usize> {
+        let length = |value: &Value| match value {
+            Value::Null => None,
+            Value::Integer(_) | Value::Real(_) => Some(8),
+            Value::Text(b) | Value::Blob(b) => Some(b.len()),
+        };
+        length(self.get(name)?)?;
+        // Name's length, name, type, value's length.
+        let head = |n: &str| 4 + n.len() + 1 + 8;
+        let before: usize = self
+            .columns
+            .iter()
+            .filter(|(n, _)| n.as_str() < name)
+            .filter_map(|(n, v)| Some(head(n) + length(v)?))
+            .sum();
+        Some(before + head(name))
+    }
+
     /// The raw record that a row is: its columns that are not NULL, sorted by name, each as the
     /// name's length (u32, little-endian), the name, the type (1 integer, 2 float, 3 text, 4 blob),
     /// the value's length (u64, little-endian) and the value; numbers are 8 bytes, big-endian.
@@ -125,6 +146,12 @@ mod tests {
         assert_eq!(a.canonical(), expected);
         let blob = row(&[("a", Value::Blob(b"x".to_vec())), ("b", Value::Integer(-2))]);
         assert_ne!(a.canonical(), blob.canonical());
+        assert_eq!(a.canonical_place("a"), Some(14));
+        assert_eq!(a.canonical_place("b"), Some(29));
+        assert_eq!(expected[14..15], *b"x");
+        assert_eq!(expected[29..], (-2i64).to_be_bytes());
+        assert_eq!(a.canonical_place("n"), None);
+        assert_eq!(a.canonical_place("x"), None);
     }
 
     #[test]

@@ -192,6 +192,7 @@ fn descend(
         config.excludes(path) || real.is_some_and(|real| config.excludes(&real))
     };
     let mut walk = WalkDir::new(top)
+        .max_depth(area.depth)
         .follow_links(false)
         .follow_root_links(true)
         // By name: what is compared lies in one folder, and a whole path needs no taking apart.

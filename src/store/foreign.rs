@@ -133,18 +133,19 @@ impl ForeignDb {
         run().map_err(|e| self.failed(e))
     }
 
-    /// The next row id of `table` above `after`, without the help of any index but the table's own
-    /// order; `None` behind the last.
+    /// The next row id of `table` above `after` of a row for which the condition `only` holds,
+    /// without the help of any index but the table's own order; `None` behind the last.
     ///
     /// # Errors
     /// As [`ForeignDb::keys`].
-    pub fn next_row_id(&self, table: &str, after: Option<i64>) -> Result<Option<i64>> {
+    pub fn next_row_id(&self, table: &str, after: Option<i64>, only: &str) -> Result<Option<i64>> {
         let sql = format!(
-            "SELECT min(_rowid_) FROM {} NOT INDEXED WHERE ?1 IS NULL OR _rowid_>?1",
+            "SELECT min(_rowid_) FROM {} NOT INDEXED WHERE (?1 IS NULL OR _rowid_>?1) AND ({only})",
             quoted(table)
         );
         let bounded = format!(
-            "SELECT _rowid_ FROM {} NOT INDEXED WHERE _rowid_>?1 ORDER BY _rowid_ LIMIT 1",
+            "SELECT _rowid_ FROM {} NOT INDEXED WHERE _rowid_>?1 AND ({only}) ORDER BY _rowid_ \
+             LIMIT 1",
             quoted(table)
         );
         let run = || -> rusqlite::Result<Option<i64>> {
@@ -170,11 +171,7 @@ impl ForeignDb {
     pub fn row(&self, table: &str, id: i64) -> Result<RowRead> {
         let sql = format!("SELECT * FROM {} WHERE _rowid_=?1", quoted(table));
         let mut statement = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
-        let names: Vec<String> = statement
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut run = || -> rusqlite::Result<RowRead> {
             let mut rows = statement.query([id])?;
             let Some(row) = rows.next()? else {

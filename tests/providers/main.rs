@@ -11,11 +11,16 @@
 )]
 
 mod aider;
+mod amp;
 mod anew;
+mod cline;
 mod copilot;
+mod crush;
+mod cursor;
 mod droid;
 mod dsh;
 mod gemini;
+mod goose;
 mod home;
 mod hostile;
 mod iflow;

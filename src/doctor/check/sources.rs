@@ -30,6 +30,8 @@ struct Tally {
     installed: bool,
     named_but_absent: Vec<String>,
     sources: u64,
+    /// Those that hold sessions.
+    sessions: u64,
     newer: u64,
     unreadable: u64,
     pruned: u64,
@@ -76,6 +78,7 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
             match met {
                 Met::File(file) => {
                     tally.sources += 1;
+                    tally.sessions += u64::from(file.usage == FileUse::Session);
                     match captured(mirror.as_ref(), &file) {
                         Ok(true) => return,
                         Ok(false) => {}
@@ -230,7 +233,7 @@ fn report(
             SourceState::Unreadable
         } else if t.newer > 0 {
             SourceState::NewerThanArchive
-        } else if t.sources > 0 {
+        } else if t.sessions > 0 {
             if t.pruned > 0 {
                 SourceState::Pruned
             } else {
@@ -243,6 +246,18 @@ fn report(
         } else {
             SourceState::ProviderNotInstalled
         };
+        if provider == Provider::Amp && t.installed && t.sessions == 0 {
+            let message = format!(
+                "{name}: no thread is kept on this machine; `amp threads export` fetches one from its server"
+            );
+            inventory.push(Finding::new(
+                CheckId::SourcesInventory,
+                "remote-only",
+                Severity::Info,
+                name,
+                message,
+            ));
+        }
         for path in &t.named_but_absent {
             inventory.push(Finding::new(
                 CheckId::SourcesInventory,

@@ -3,15 +3,17 @@
 //! A row's raw record is its canonical form ([`crate::model::row::Row::canonical`]). The pieces tile
 //! the canonical forms one after another, in the order in which the harness's reader asks for them;
 //! rows that it never asks for (orphans, and what a damaged index hides) come last, so that every
-//! row of a session table is accounted for.
+//! row of a session table is accounted for. Where a harness keeps many records in one row, each is a
+//! part of the row's canonical form.
 
 use std::collections::BTreeMap;
 
 use super::Method;
 use crate::error::{Error, Result};
-use crate::ingest::provider::{Reader, TableReader, Visit};
+use crate::ingest::provider::{Reader, Reading, RowPart, TableReader, Visit};
 use crate::model::digest::Digest;
 use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span};
+use crate::model::row::Row;
 use crate::store::foreign::{ForeignDb, MAX_VALUE, RowRead};
 
 /// What reading a database gave beside its pieces.
@@ -109,29 +111,12 @@ impl Walk<'_> {
         let (offset, line) = (self.offset, self.number);
         let piece = match self.db.row(table, id)? {
             RowRead::Row(row) => {
+                if let Some(parts) = reader.parts(table, &row) {
+                    return self.parts(table, &row, parts, line);
+                }
                 let bytes = row.canonical();
                 let reading = reader.read(table, &row);
-                let record_type = if reading.record_type.is_empty() {
-                    table.to_owned()
-                } else {
-                    format!("{table}/{}", reading.record_type)
-                };
-                Piece::Record(Box::new(ParsedRecord {
-                    span: Span {
-                        offset,
-                        len: bytes.len() as u64,
-                    },
-                    line,
-                    hash: Digest::of(&bytes),
-                    recovery: Recovery::Clean,
-                    session: reading.session,
-                    native_id: reading.native_id,
-                    native_parent: reading.native_parent,
-                    record_type,
-                    time_ms: reading.time_ms,
-                    disposition: reading.disposition,
-                    facts: reading.facts,
-                }))
+                record(table, &bytes, offset, line, reading)
             }
             RowRead::TooLong => Piece::Skipped {
                 span: Span {
@@ -159,15 +144,55 @@ impl Walk<'_> {
         (self.each)(piece)
     }
 
+    /// The records in one row. They and what is between them tile its canonical form.
+    fn parts(
+        &mut self,
+        table: &'static str,
+        row: &Row,
+        parts: Vec<RowPart>,
+        line: u64,
+    ) -> Result<()> {
+        let bytes = row.canonical();
+        let begins = self.offset;
+        let mut at = 0;
+        for part in parts {
+            let Some(place) = row.canonical_place(part.column) else {
+                continue;
+            };
+            let (from, to) = (place + part.range.start, place + part.range.end);
+            let Some(raw) = bytes.get(from..to).filter(|_| from >= at) else {
+                continue;
+            };
+            self.gap(begins, at, from)?;
+            let offset = begins + from as u64;
+            (self.each)(record(table, raw, offset, line, part.reading))?;
+            at = to;
+        }
+        self.gap(begins, at, bytes.len())?;
+        self.offset = begins + bytes.len() as u64;
+        Ok(())
+    }
+
+    fn gap(&mut self, begins: u64, from: usize, to: usize) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        (self.each)(Piece::Separator(Span {
+            offset: begins + from as u64,
+            len: (to - from) as u64,
+        }))
+    }
+
     /// The rows that were not asked for.
     fn others(&mut self, reader: &mut dyn TableReader) -> Result<()> {
         for table in reader.tables() {
             if !self.db.has(table) {
                 continue;
             }
+            let only = reader.only(table);
             let mut after = None;
             loop {
-                match self.db.next_row_id(table, after) {
+                match self.db.next_row_id(table, after, only) {
                     Ok(Some(id)) => {
                         after = Some(id);
                         self.row(reader, table, id)?;
@@ -182,6 +207,30 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+fn record(table: &str, bytes: &[u8], offset: u64, line: u64, reading: Reading) -> Piece {
+    let record_type = if reading.record_type.is_empty() {
+        table.to_owned()
+    } else {
+        format!("{table}/{}", reading.record_type)
+    };
+    Piece::Record(Box::new(ParsedRecord {
+        span: Span {
+            offset,
+            len: bytes.len() as u64,
+        },
+        line,
+        hash: Digest::of(bytes),
+        recovery: Recovery::Clean,
+        session: reading.session,
+        native_id: reading.native_id,
+        native_parent: reading.native_parent,
+        record_type,
+        time_ms: reading.time_ms,
+        disposition: reading.disposition,
+        facts: reading.facts,
+    }))
 }
 
 impl Visit for Walk<'_> {

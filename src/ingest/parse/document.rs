@@ -196,7 +196,6 @@ fn body(
             if whole {
                 let mut reading = reader.frame(members);
                 reading.record_type.push_str("/end");
-                reading.facts = crate::model::record::Facts::default();
                 if let Some(native) = &mut reading.native_id {
                     native.push_str("#end");
                 }

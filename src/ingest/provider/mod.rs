@@ -1,22 +1,30 @@
 //! What each harness writes: one reader a harness.
 
 mod aider;
+mod amp;
 mod blocks;
 mod chat;
 pub mod claude;
+mod cline;
 pub mod codex;
 mod copilot;
 mod copilot_history;
+mod crush;
+mod cursor;
 mod droid;
 mod dsh;
+mod epoch;
 mod gemini;
+mod goose;
 mod iflow;
+mod inside;
 mod kimi;
 mod opencode;
 mod pi;
 mod qwen;
 mod recent;
 mod unknown;
+mod uri;
 mod wrapper;
 
 use std::collections::BTreeMap;
@@ -155,8 +163,29 @@ pub(crate) trait TableReader: Debug + Send {
     /// What `visit` returns.
     fn visit(&mut self, visit: &mut dyn Visit) -> crate::error::Result<()>;
 
+    /// Which rows of a table are records, as an SQL condition: in a table of keys and values most
+    /// are settings and caches.
+    fn only(&self, _table: &'static str) -> &'static str {
+        "1"
+    }
+
+    /// The records in a row that may hold several, or none at all; `None` for a row that is one
+    /// record. Asked for before [`TableReader::read`].
+    fn parts(&mut self, _table: &'static str, _row: &Row) -> Option<Vec<RowPart>> {
+        None
+    }
+
     /// What a row says.
     fn read(&mut self, table: &'static str, row: &Row) -> Reading;
+}
+
+/// One of the records in a row: a part of a column's text. Parts come in order and don't overlap;
+/// what is between them says nothing.
+#[derive(Debug)]
+pub(crate) struct RowPart {
+    pub(crate) column: &'static str,
+    pub(crate) range: std::ops::Range<usize>,
+    pub(crate) reading: Reading,
 }
 
 /// A walk over a database's rows: every row that is asked for is read and handed on, once.
@@ -228,6 +257,19 @@ impl<'a> Start<'a> {
 pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Reader {
     match start.provider {
         Provider::Aider => Reader::Text(Box::new(aider::AiderReader::new(start.path))),
+        Provider::Amp => Reader::Document(Box::new(amp::AmpReader::new(start.path))),
+        Provider::Cline | Provider::Roo => {
+            Reader::Document(Box::new(cline::TaskReader::new(start)))
+        }
+        Provider::Crush => Reader::Tables(Box::new(crush::CrushTables::new(start.path))),
+        Provider::Cursor => cursor::reader(start),
+        Provider::Goose => {
+            if is_database(start.head) {
+                Reader::Tables(Box::new(goose::GooseTables::default()))
+            } else {
+                Reader::Log(Box::new(goose::GooseLog::new(start, state)))
+            }
+        }
         Provider::Codex => Reader::Log(Box::new(codex::CodexReader::new(
             start.path,
             start.first_objects(),
@@ -287,7 +329,7 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
                 Reader::Document(Box::new(opencode::OpenCodeTree::new(start)))
             }
         }
-        _ => Reader::Log(Box::new(claude::ClaudeReader::new(
+        Provider::Claude => Reader::Log(Box::new(claude::ClaudeReader::new(
             start.path,
             start.first_objects(),
             state,
@@ -307,6 +349,8 @@ pub(crate) fn siblings(provider: Provider, path: &Path, head: &[u8]) -> Vec<Path
         Provider::Copilot => copilot::workspace_file(path).into_iter().collect(),
         Provider::Kimi => kimi::siblings(path),
         Provider::OpenClaw => vec![pi::store::beside(path)],
+        Provider::Cline | Provider::Roo => cline::siblings(path),
+        Provider::Cursor => cursor::siblings(path),
         Provider::OpenCode => opencode::message_of(path, head).into_iter().collect(),
         _ => Vec::new(),
     }

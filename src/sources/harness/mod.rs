@@ -1,19 +1,25 @@
 //! Where each harness keeps its files: one file a harness, behind one trait.
 
 mod aider;
+mod amp;
 mod claude;
+mod cline;
 mod codex;
 mod copilot;
+mod crush;
+mod cursor;
 mod droid;
 mod dsh;
+mod editor;
 mod gemini;
+mod goose;
 mod iflow;
 mod kimi;
-mod none;
 mod openclaw;
 mod opencode;
 mod pi;
 mod qwen;
+mod roo;
 
 use std::path::{Path, PathBuf};
 
@@ -58,6 +64,8 @@ pub struct Area {
     pub rel: &'static str,
     /// Project folders directly below may be links.
     pub linked_projects: bool,
+    /// How many levels are walked.
+    pub depth: usize,
 }
 
 /// A part of a root; with `linked_projects` its folders may be links.
@@ -65,6 +73,17 @@ pub const fn area(rel: &'static str, linked_projects: bool) -> Area {
     Area {
         rel,
         linked_projects,
+        depth: usize::MAX,
+    }
+}
+
+/// A part of a root of which only the uppermost levels are the harness's: 1 is the files directly
+/// in it.
+pub const fn shallow(rel: &'static str, depth: usize) -> Area {
+    Area {
+        rel,
+        linked_projects: false,
+        depth,
     }
 }
 
@@ -96,7 +115,9 @@ pub trait Harness: Sync {
 pub fn harness(provider: Provider) -> &'static dyn Harness {
     match provider {
         Provider::Aider => &aider::Aider,
+        Provider::Amp => &amp::Amp,
         Provider::Claude => &claude::Claude,
+        Provider::Cline => &cline::Cline,
         Provider::Codex => &codex::Codex,
         Provider::Copilot => &copilot::Copilot,
         Provider::Droid => &droid::Droid,
@@ -108,7 +129,10 @@ pub fn harness(provider: Provider) -> &'static dyn Harness {
         Provider::Dsh => &dsh::Dsh,
         Provider::OpenClaw => &openclaw::OpenClaw,
         Provider::Pi => &pi::Pi,
-        _ => &none::None,
+        Provider::Crush => &crush::Crush,
+        Provider::Cursor => &cursor::Cursor,
+        Provider::Goose => &goose::Goose,
+        Provider::Roo => &roo::Roo,
     }
 }
 
