@@ -73,6 +73,10 @@ fn types_and_times_and_sessions_are_read_in_real_files() {
         let pieces = parse(s.provider, &s.path, &s.bytes);
         for (record, value) in records(&pieces).iter().zip(values(&s.bytes)) {
             let stamp = value.get("timestamp").and_then(Value::as_str);
+            if stamp.is_none() && !matches!(s.provider, Provider::Claude | Provider::Codex) {
+                // Others have other fields for it; tests/providers knows them.
+                continue;
+            }
             let expected = stamp.and_then(|t| t.parse::<jiff::Timestamp>().ok());
             let expected = expected.map(jiff::Timestamp::as_millisecond);
             assert_eq!(record.time_ms, expected, "{} {stamp:?}", s.name);

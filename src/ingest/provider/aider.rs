@@ -285,14 +285,12 @@ impl Lines {
         let len = inner.chars().take_while(|c| *c == mark).count();
         let rest = inner.get(len..).unwrap_or_default();
         match self.fence {
-            Some((open, least)) => {
-                if mark == open && len >= least && rest.trim().is_empty() {
-                    self.fence = None;
-                }
+            Some((open, least)) if mark == open && len >= least && rest.trim().is_empty() => {
+                self.fence = None;
             }
             // Three marks around a word on one line are no fence.
             None if len >= 3 && !rest.contains('`') => self.fence = Some((mark, len)),
-            None => {}
+            Some(_) | None => {}
         }
     }
 }
