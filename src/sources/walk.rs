@@ -384,6 +384,24 @@ mod tests {
     }
 
     #[test]
+    fn a_shallow_area_is_not_walked_to_its_bottom() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("globalStorage/an.extension");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(dir.path().join("globalStorage/state.vscdb"), "x").unwrap();
+        std::fs::write(deep.join("f"), "x").unwrap();
+        // A link down there is nobody's business.
+        symlink(deep.join("f"), deep.join("link")).unwrap();
+        let root = ProviderRoot {
+            provider: Provider::Cursor,
+            ..root(dir.path())
+        };
+        let (files, odd) = all(&root);
+        assert_eq!(files, [PathBuf::from("globalStorage/state.vscdb")]);
+        assert!(odd.is_empty(), "{odd:?}");
+    }
+
+    #[test]
     fn special_files_are_reported_and_siblings_are_evidence() {
         let dir = tempfile::tempdir().unwrap();
         let p = dir.path().join("projects/a");

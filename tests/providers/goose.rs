@@ -221,6 +221,26 @@ fn a_file_that_is_written_anew_gives_versions() {
 }
 
 #[test]
+fn a_file_that_grows_goes_on_where_it_was() {
+    let s = Sandbox::new();
+    let path = format!("{ROOT}/20260101_9.jsonl");
+    let line = r#"{"role":"user","created":1767225600,"content":[{"type":"text","text":"again"}]}"#;
+    let mut text =
+        format!("{{\"description\":\"d\",\"working_dir\":\"/w\",\"message_count\":1}}\n{line}\n");
+    for n in 1..=3 {
+        s.put(&path, text.as_bytes());
+        crate::sandbox::age(&s.home().join(&path), 3600 - n * 60);
+        index(&s);
+        settled(&s);
+        let id = "20260101_9";
+        assert_eq!(natives(&s), [id]);
+        assert_eq!(count(&s, id, "user", "text") as u64, n);
+        accounted(&s, id, text.len() as u64);
+        text.push_str(&format!("{line}\n"));
+    }
+}
+
+#[test]
 fn other_roots_are_named_by_a_variable() {
     let s = Sandbox::new();
     lay(&s, LOG, "elsewhere/data/sessions/20250724_1.jsonl");

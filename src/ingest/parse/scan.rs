@@ -182,9 +182,11 @@ impl<R: Read> Scan<R> {
         let mut open: Vec<bool> = Vec::new();
         let mut too_long = false;
         let mut take = |scan: &mut Self, b: u8| {
-            if keep.len() < limit {
+            if too_long {
+                // What is too long is not kept from its middle on either.
+            } else if keep.len() < limit {
                 keep.push(b);
-            } else if !too_long {
+            } else {
                 too_long = true;
                 keep.clear();
                 keep.shrink_to_fit();

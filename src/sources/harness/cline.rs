@@ -71,3 +71,33 @@ pub(super) fn task_file(rel: &[&[u8]]) -> Option<FileUse> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_their_place_below_the_root() {
+        let session = Some(FileUse::Session);
+        let evidence = Some(FileUse::Evidence);
+        for (rel, want) in [
+            ("tasks/1/api_conversation_history.json", session),
+            ("tasks/1/ui_messages.json", session),
+            ("tasks/1/claude_messages.json", session),
+            ("tasks/1/task_metadata.json", evidence),
+            ("tasks/1/history_item.json", evidence),
+            ("tasks/1/focus_chain.md", None),
+            ("tasks/_index.json", evidence),
+            ("state/taskHistory.json", evidence),
+            ("sessions/a/a.messages.json", session),
+            ("sessions/a/a.json", evidence),
+            ("sessions/a/a.compaction.json", evidence),
+            ("sessions/a/sub/b.messages.json", session),
+            ("db/sessions.db", evidence),
+            ("db/sessions.db-wal", None),
+            ("checkpoints/x/HEAD", None),
+        ] {
+            assert_eq!(Cline.usage(Path::new(rel)), want, "{rel}");
+        }
+    }
+}

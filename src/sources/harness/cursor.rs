@@ -54,3 +54,35 @@ impl Harness for Cursor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_by_their_place_below_the_root() {
+        let session = Some(FileUse::Session);
+        let evidence = Some(FileUse::Evidence);
+        for (rel, want) in [
+            ("globalStorage/state.vscdb", session),
+            ("globalStorage/state.vscdb.backup", session),
+            ("globalStorage/state.vscdb-wal", None),
+            ("globalStorage/storage.json", None),
+            ("globalStorage/some.extension/state.vscdb", None),
+            ("workspaceStorage/0f/state.vscdb", session),
+            ("workspaceStorage/0f/workspace.json", evidence),
+            ("chats/0f/1a/store.db", session),
+            ("chats/0f/1a/store.db-wal", None),
+            ("chats/0f/1a/meta.json", evidence),
+            ("chats/0f/prompt_history.json", evidence),
+            ("projects/p/agent-transcripts/a.jsonl", session),
+            ("projects/p/agent-transcripts/a/a.jsonl", session),
+            ("projects/p/agent-transcripts/a/subagents/b.jsonl", session),
+            ("projects/p/agent-transcripts/a.txt", session),
+            ("projects/p/terminals/1.txt", None),
+            ("mcp.json", None),
+        ] {
+            assert_eq!(Cursor.usage(Path::new(rel)), want, "{rel}");
+        }
+    }
+}

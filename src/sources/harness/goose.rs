@@ -34,18 +34,15 @@ impl Harness for Goose {
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {
         match parts(rel).as_slice() {
-            [b"sessions", name] | [name] => match *name {
-                b"sessions.db" => Some(FileUse::Session),
-                // What the program keeps when it finds its own file broken.
-                name if name.ends_with(b".jsonl") || name.ends_with(b".jsonl.backup") => {
-                    Some(if name.ends_with(b".jsonl") {
-                        FileUse::Session
-                    } else {
-                        FileUse::Evidence
-                    })
+            [b"sessions", name] | [name] => {
+                if *name == b"sessions.db" || name.ends_with(b".jsonl") {
+                    Some(FileUse::Session)
+                } else {
+                    // What the program keeps of a file that it writes anew.
+                    name.ends_with(b".jsonl.backup")
+                        .then_some(FileUse::Evidence)
                 }
-                _ => None,
-            },
+            }
             _ => None,
         }
     }
