@@ -99,7 +99,7 @@ fn a_history_that_grows_says_each_thing_once() {
         .step_by(37)
         .chain([whole.len()])
     {
-        s.put(HISTORY, whole[..cut].as_bytes());
+        s.put(HISTORY, &whole.as_bytes()[..cut]);
         index(&s);
     }
     settled(&s);
