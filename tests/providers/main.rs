@@ -19,6 +19,7 @@ mod crush;
 mod cursor;
 mod droid;
 mod dsh;
+mod every_harness;
 mod gemini;
 mod goose;
 mod home;

@@ -284,14 +284,12 @@ impl Lines {
         };
         let len = inner.chars().take_while(|c| *c == mark).count();
         let rest = inner.get(len..).unwrap_or_default();
-        match self.fence {
-            Some((open, least)) if mark == open && len >= least && rest.trim().is_empty() => {
-                self.fence = None;
-            }
+        self.fence = match self.fence {
+            Some((open, least)) if mark == open && len >= least && rest.trim().is_empty() => None,
             // Three marks around a word on one line are no fence.
-            None if len >= 3 && !rest.contains('`') => self.fence = Some((mark, len)),
-            Some(_) | None => {}
-        }
+            None if len >= 3 && !rest.contains('`') => Some((mark, len)),
+            as_it_was => as_it_was,
+        };
     }
 }
 

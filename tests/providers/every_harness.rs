@@ -1,0 +1,155 @@
+//! The samples of every harness in one home, laid out as the harnesses do.
+
+use std::collections::BTreeSet;
+
+use crate::home::{index, lay, natives, settled, show};
+use crate::sandbox::Sandbox;
+
+/// A sample, and where its harness would keep it.
+const LAYOUT: &[(&str, &str)] = &[
+    (
+        "aider/aider/chat-history-prefix.md",
+        "repo/.aider.chat.history.md",
+    ),
+    (
+        "cline/deja-vu/legacy",
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev",
+    ),
+    ("cline/harness-3.0.65/data", ".cline/data"),
+    ("codex/harness-0.171.0", ".codex"),
+    ("copilot/agentv", ".copilot/session-state"),
+    ("copilot/VibeCodingTracker", ".copilot/session-state"),
+    (
+        "copilot/agent-sessions/small.jsonl",
+        ".copilot/session-state/copilot_stage0_small.jsonl",
+    ),
+    ("crush/RLGymExampleBot", "src/bot/.crush"),
+    (
+        "cursor/S2thend-cursor-history/composer-global-state.vscdb",
+        ".config/Cursor/User/globalStorage/state.vscdb",
+    ),
+    (
+        "cursor/slevin48-cursor-history/workspaceStorage/state.vscdb",
+        ".config/Cursor/User/workspaceStorage/0a1b/state.vscdb",
+    ),
+    (
+        "droid/agent-sessions/session_store_small.jsonl",
+        ".factory/sessions/-tmp/droid_s1.jsonl",
+    ),
+    ("gemini/VibeCodingTracker/chats", ".gemini/tmp/a/chats"),
+    ("gemini/entireio-cli/chats", ".gemini/tmp/b/chats"),
+    ("gemini/agent-sessions", ".gemini/tmp/c/chats"),
+    (
+        "goose/deja-vu/20250724_1.jsonl",
+        ".local/share/goose/sessions/20250724_1.jsonl",
+    ),
+    (
+        "iflow/agentsview/session-5de701fc-7454-4858-a249-95cac4fd3b51.jsonl",
+        ".iflow/projects/-c-exp/session-5de701fc-7454-4858-a249-95cac4fd3b51.jsonl",
+    ),
+    (
+        "kimi/agent-sessions",
+        ".kimi-code/sessions/wd_project_ac3bb318f98e",
+    ),
+    (
+        "kimi/openclaw-session-viewer",
+        ".kimi-code/sessions/wd_bpm_ab308ba3bc10",
+    ),
+    ("openclaw/agent-sessions", ".openclaw/agents/main/sessions"),
+    ("opencode/harness-1.18.33", ".local/share/opencode"),
+    (
+        "opencode/harness-1.1.65/storage",
+        ".local/share/opencode/storage",
+    ),
+    ("pi/harness-1.6.0/sessions", ".pi/agent/sessions"),
+    (
+        "pi/pi-mono/before-compaction.jsonl",
+        ".pi/agent/sessions/--p--/before-compaction.jsonl",
+    ),
+    ("qwen/harness-0.24.4/dot-qwen", ".qwen"),
+    (
+        "roo/deja-vu",
+        ".config/VSCodium/User/globalStorage/rooveterinaryinc.roo-cline",
+    ),
+];
+
+/// A home with every harness in it.
+pub fn everyone() -> Sandbox {
+    let s = Sandbox::new();
+    // Claude's samples lie in folders of their publishers: each is a project.
+    for (name, project) in [
+        ("claude/VibeCodingTracker", "-p-1"),
+        ("claude/agent-sessions", "-p-2"),
+        ("claude/entireio-skills", "-p-3"),
+    ] {
+        lay(&s, name, &format!(".claude/projects/{project}"));
+    }
+    for (from, to) in LAYOUT {
+        lay(&s, from, to);
+    }
+    let bot = s.home().join("src/bot");
+    let list = format!(
+        r#"{{"projects":[{{"path":"{0}","data_dir":"{0}/.crush"}}]}}"#,
+        bot.display()
+    );
+    s.put(".local/share/crush/projects.json", list.as_bytes());
+    let roots = "[[roots]]\nprovider = \"aider\"\npath = \"~/repo\"\n";
+    s.put(".config/cass/config.toml", roots.as_bytes());
+    s
+}
+
+#[test]
+fn a_home_with_every_harness_is_indexed_and_accounted_for() {
+    let s = everyone();
+    index(&s);
+    settled(&s);
+    let sessions = s.sessions();
+    let harnesses: BTreeSet<&str> = sessions
+        .iter()
+        .map(|x| x["provider"].as_str().unwrap())
+        .collect();
+    // Amp keeps its sessions on a server, and DSH has no sample of its own here.
+    let expected = [
+        "aider", "claude", "cline", "codex", "copilot", "crush", "cursor", "droid", "gemini",
+        "goose", "iflow", "kimi", "openclaw", "opencode", "pi", "qwen", "roo",
+    ];
+    assert_eq!(harnesses.into_iter().collect::<Vec<_>>(), expected);
+    for provider in expected {
+        let messages: u64 = sessions
+            .iter()
+            .filter(|x| x["provider"] == provider)
+            .map(|x| x["messages"].as_u64().unwrap())
+            .sum();
+        assert!(messages > 0, "{provider} says nothing");
+    }
+    // What one source of each session holds adds up to its length, whatever kind it is of.
+    let mut seen = BTreeSet::new();
+    for native in natives(&s).into_iter().collect::<BTreeSet<_>>() {
+        let Ok(shown) = std::panic::catch_unwind(|| show(&s, &native)) else {
+            continue;
+        };
+        for source in shown["sources"].as_array().unwrap() {
+            let a = &source["accounting"];
+            let parts: u64 = [
+                "message_bytes",
+                "known_bytes",
+                "unknown_bytes",
+                "duplicate_bytes",
+                "skipped_bytes",
+                "separator_bytes",
+                "tail_bytes",
+            ]
+            .iter()
+            .map(|p| a[p].as_u64().unwrap())
+            .sum();
+            assert_eq!(parts, a["length"].as_u64().unwrap(), "{source}");
+            seen.insert(source["path"].as_str().unwrap().to_owned());
+        }
+    }
+    assert!(seen.len() > 100, "{}", seen.len());
+    let page = s.command(&["doctor", "check"]).output().unwrap().stdout;
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.lines().count() <= 40, "{page}");
+    let document = s.run(&["doctor", "check", "--json"]).expect(0).stdout;
+    assert!(document.len() <= 6 * 1024, "{} bytes", document.len());
+}
