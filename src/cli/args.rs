@@ -98,9 +98,12 @@ pub enum Command {
 /// `index`
 #[derive(Debug, Clone, Args)]
 pub struct IndexArgs {
-    /// Compare the content of every source, not only its size and time
+    /// Compare the content of every source, not only its size and time, and verify the search index
     #[arg(long)]
     pub full: bool,
+    /// Leave the search index as it is
+    #[arg(long)]
+    pub skip_lexical: bool,
 }
 
 /// `doctor`

@@ -521,7 +521,7 @@ fn read_record(r: &Row<'_>) -> rusqlite::Result<ArchivedRecord> {
     })
 }
 
-fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
+pub(super) fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
     Ok(ArchivedMessage {
         record_hash: get_digest(r, 0)?,
         occurrence: get_u64(r, 1)?,
