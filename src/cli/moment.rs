@@ -45,9 +45,11 @@ impl Moment {
         {
             return Ok(Moment::At(ms));
         }
-        Err("write a day (2026-01-31), a time (2026-01-31T12:00:00Z), or how long ago: \
+        Err(
+            "write a day (2026-01-31), a time (2026-01-31T12:00:00Z), or how long ago: \
              30m, 36h, 7d, 2w"
-            .to_owned())
+                .to_owned(),
+        )
     }
 
     /// As a first moment, milliseconds since the Unix epoch.
@@ -101,9 +103,23 @@ mod tests {
             ("1440m", 9 * day, 9 * day),
         ] {
             let moment = Moment::parse(text).unwrap();
-            assert_eq!((moment.since(10 * day), moment.until(10 * day)), (since, until), "{text}");
+            assert_eq!(
+                (moment.since(10 * day), moment.until(10 * day)),
+                (since, until),
+                "{text}"
+            );
         }
-        for text in ["", "d", "7", "-1d", "1y", "yesterday", "2026-13-01", "2026-02-30", "日d"] {
+        for text in [
+            "",
+            "d",
+            "7",
+            "-1d",
+            "1y",
+            "yesterday",
+            "2026-13-01",
+            "2026-02-30",
+            "日d",
+        ] {
             assert!(Moment::parse(text).is_err(), "{text}");
         }
     }

@@ -19,7 +19,9 @@ use crate::report::search::{
 };
 use crate::report::time::rfc3339;
 use crate::store::archive::ArchiveReader;
-use crate::store::lexical::{Cursor, Filter, LexicalReader, MAX_SEEN, Query, State, Survey, snippet, survey};
+use crate::store::lexical::{
+    Cursor, Filter, Form, LexicalReader, MAX_SEEN, Query, State, Survey, snippet, survey,
+};
 
 /// Bytes of a snippet.
 const SNIPPET: usize = 240;
@@ -146,7 +148,9 @@ impl Asked<'_> {
                     }
                     Some(m) => {
                         cursor.seen.insert(scored.id);
-                        let text = snippet(self.query, &m.message.message.text, SNIPPET);
+                        let said = &m.message.message;
+                        let form = Form::of(said.kind, &said.text);
+                        let text = snippet(self.query, &said.text, form, SNIPPET);
                         let path = m.source.path.clone();
                         let mut hit = SearchHit::new(m, text, scored.score);
                         hit.source_exists = (hit.source_id == LOCAL)
@@ -182,15 +186,18 @@ impl Asked<'_> {
             &manifest.archive_id,
             manifest.generation.as_str(),
             &self.query.explain().join("\n"),
-            &format!("{:?}", (
-                self.filter.provider.map(|p| p.as_str()),
-                &self.filter.workspace,
-                &self.filter.source_id,
-                self.filter.role,
-                // `7d` is another moment in each run.
-                self.args.since.map(|m| format!("{m:?}")),
-                self.args.until.map(|m| format!("{m:?}")),
-            )),
+            &format!(
+                "{:?}",
+                (
+                    self.filter.provider.map(|p| p.as_str()),
+                    &self.filter.workspace,
+                    &self.filter.source_id,
+                    self.filter.role,
+                    // `7d` is another moment in each run.
+                    self.args.since.map(|m| format!("{m:?}")),
+                    self.args.until.map(|m| format!("{m:?}")),
+                )
+            ),
         ]);
         let Some(text) = &self.args.cursor else {
             return Ok(Cursor {
@@ -206,9 +213,9 @@ impl Asked<'_> {
         };
         match Cursor::decode(text) {
             None => Err(refused("is none that this program made")),
-            Some(c) if c.bound_to != bound_to => {
-                Err(refused("belongs to another query, other filters or another archive"))
-            }
+            Some(c) if c.bound_to != bound_to => Err(refused(
+                "belongs to another query, other filters or another archive",
+            )),
             Some(c) => Ok(c),
         }
     }
@@ -261,8 +268,16 @@ impl Human for SearchBody {
             let h = &hit.all;
             let day = h.time.as_deref().and_then(|t| t.get(..10)).unwrap_or("-");
             let id = h.session_id.get(..12).unwrap_or(&h.session_id);
-            let gone = if h.source_exists == Some(false) { " (pruned)" } else { "" };
-            let title = h.title.as_deref().or(h.workspace.as_deref()).unwrap_or(&h.native_id);
+            let gone = if h.source_exists == Some(false) {
+                " (pruned)"
+            } else {
+                ""
+            };
+            let title = h
+                .title
+                .as_deref()
+                .or(h.workspace.as_deref())
+                .unwrap_or(&h.native_id);
             page.fact(&format!(
                 "{day:<10} {:<6} {id} {:<9}{gone} {title}",
                 h.provider.as_str(),

@@ -8,6 +8,7 @@ mod archive;
 mod config;
 mod context;
 mod coverage;
+mod derived;
 mod findings;
 mod layout;
 mod ledger;
@@ -131,10 +132,10 @@ const CHECKS: &[(&[CheckId], Run)] = &[
         &[CheckId::CoveragePromises, CheckId::CoverageSoleCopy],
         coverage::holders,
     ),
+    (&[CheckId::DerivedLexical], derived::served),
     (
         &[
             CheckId::RemoteSync,
-            CheckId::DerivedLexical,
             CheckId::DerivedSemantic,
             CheckId::BackupFreshness,
         ],
@@ -146,7 +147,6 @@ const CHECKS: &[(&[CheckId], Run)] = &[
 fn not_configured(_: &mut Context) -> Vec<CheckResult> {
     [
         CheckId::RemoteSync,
-        CheckId::DerivedLexical,
         CheckId::DerivedSemantic,
         CheckId::BackupFreshness,
     ]

@@ -194,7 +194,8 @@ impl ArchiveReader {
             let conversation = ConversationRow::by_id(&self.conn, conversation)?;
             Ok(conversation.map(|c| (message, line, c, source.source)))
         };
-        let Some((message, line, conversation, source)) = read().map_err(|e| self.failed(e))? else {
+        let Some((message, line, conversation, source)) = read().map_err(|e| self.failed(e))?
+        else {
             return Ok(None);
         };
         Ok(Some(PlacedMessage {
@@ -234,12 +235,26 @@ impl ArchiveReader {
             let wanted = n as usize;
             let mut before = Vec::new();
             for (first, last) in runs.iter().rev() {
-                self.beside(conversation, *first, (*last).min(id - 1), true, wanted, &mut before)?;
+                self.beside(
+                    conversation,
+                    *first,
+                    (*last).min(id - 1),
+                    true,
+                    wanted,
+                    &mut before,
+                )?;
             }
             before.reverse();
             let mut behind = Vec::new();
             for (first, last) in &runs {
-                self.beside(conversation, (*first).max(id + 1), *last, false, wanted, &mut behind)?;
+                self.beside(
+                    conversation,
+                    (*first).max(id + 1),
+                    *last,
+                    false,
+                    wanted,
+                    &mut behind,
+                )?;
             }
             Ok((before, behind))
         };

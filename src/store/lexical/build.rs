@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use super::schema::{FORMAT, Meta, Served, fts_rows, kind_code, make, role_code};
 use super::state::{Stamp, State, Survey, current, folders, survey, verify};
-use super::tokens::{self, Columns, MAX_TEXT};
+use super::tokens::{self, Columns, Form, MAX_TEXT};
 use crate::disk::{ArchiveExclusive, Capture, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::Interrupt;
@@ -187,7 +187,10 @@ fn rebuild(
         Some(index) => index,
         None => begin(cap, &archive, &id)?,
     };
-    progress.phase("lexical", Some(messages.saturating_sub(index.meta.served.rows())));
+    progress.phase(
+        "lexical",
+        Some(messages.saturating_sub(index.meta.served.rows())),
+    );
     index.feed(archive, progress, interrupt)?;
     index.check()?;
     let (added, removed, served) = (index.added, index.removed, index.meta.served);
@@ -247,7 +250,10 @@ fn candidate(
             return Ok((id, Some(Index::new(conn, path, meta))));
         }
     }
-    Ok((format!("l{:08}", last.saturating_add(1) % 100_000_000), None))
+    Ok((
+        format!("l{:08}", last.saturating_add(1) % 100_000_000),
+        None,
+    ))
 }
 
 /// Whether an unfinished build is one of this archive as it is now.
@@ -258,7 +264,9 @@ fn goes_on(conn: &Connection, meta: &Meta, archive: &ArchiveReader) -> bool {
         && meta.archive_id == here.archive_id
         && meta.generation == here.generation.as_str()
         && fts_rows(conn).is_ok_and(|n| n == Some(meta.served.documents))
-        && archive.last_text().is_ok_and(|last| meta.last_message <= last)
+        && archive
+            .last_text()
+            .is_ok_and(|last| meta.last_message <= last)
 }
 
 fn begin(cap: Capture<'_>, archive: &ArchiveReader, id: &str) -> Result<Index> {
@@ -348,7 +356,7 @@ impl Batch {
             self.served.superseded += 1;
             return;
         }
-        let columns = Columns::of(&text);
+        let columns = Columns::of(&text, Form::of(kind, &text));
         if columns.parts.is_empty() {
             self.served.empty += 1;
             return;
@@ -477,7 +485,9 @@ impl Index {
             let mut text = self
                 .conn
                 .prepare_cached("INSERT INTO message(rowid, p, w) VALUES (?1,?2,?3)")?;
-            let mut row = self.conn.prepare_cached("INSERT INTO doc VALUES (?1,?2,?3,?4,?5)")?;
+            let mut row = self
+                .conn
+                .prepare_cached("INSERT INTO doc VALUES (?1,?2,?3,?4,?5)")?;
             let mut added = 0;
             for d in &batch.docs {
                 match text.execute((d.id, &d.columns.parts, &d.columns.wholes)) {
@@ -561,14 +571,20 @@ impl Index {
                 &format!("it holds {fts}, {docs}, {sizes} documents instead of {documents}"),
             ));
         }
-        self.sql(self.conn.execute_batch(
-            "INSERT INTO message(message, rank) VALUES ('integrity-check', 0)",
-        ))?;
+        self.sql(
+            self.conn
+                .execute_batch("INSERT INTO message(message, rank) VALUES ('integrity-check', 0)"),
+        )?;
         if let Some((id, word)) = &self.probe {
             let sql = "SELECT count(*) FROM message WHERE message MATCH ?1 AND rowid=?2";
-            let n = self.conn.query_row(sql, (format!("\"{word}\""), id), |r| r.get::<_, i64>(0));
+            let n = self
+                .conn
+                .query_row(sql, (format!("\"{word}\""), id), |r| r.get::<_, i64>(0));
             if self.sql(n)? != 1 {
-                return Err(damaged(&self.path, "its last document is not found by its first word"));
+                return Err(damaged(
+                    &self.path,
+                    "its last document is not found by its first word",
+                ));
             }
         }
         Ok(())

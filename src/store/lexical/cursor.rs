@@ -160,7 +160,10 @@ mod tests {
     #[test]
     fn a_page_more_costs_little() {
         let seen = (0..100).map(|n| (n * 37) << 24).collect();
-        let cursor = Cursor { seen, ..Cursor::default() };
+        let cursor = Cursor {
+            seen,
+            ..Cursor::default()
+        };
         assert!(cursor.encode().len() < 900, "{}", cursor.encode().len());
     }
 }

@@ -19,4 +19,4 @@ pub use schema::Served;
 pub use search::{Filter, LexicalReader, Page, Scored};
 pub use snippet::{Snippet, places, snippet};
 pub use state::{State, Survey, survey, verify};
-pub use tokens::MAX_TEXT;
+pub use tokens::{Form, MAX_TEXT};

@@ -1,7 +1,7 @@
 //! What a person typed, as what the index is asked. Nothing is ever a syntax error: signs that are
 //! no quotes and no closing `*` are text, and so are the operators of FTS5.
 
-use super::tokens::{Sink, walk};
+use super::tokens::{Form, Sink, walk};
 
 /// Clauses of a query that count, and words of a phrase; the rest is counted and left out.
 const MAX_CLAUSES: usize = 64;
@@ -48,7 +48,7 @@ impl Query {
 
     fn add(&mut self, text: &str, quoted: bool, prefix: bool) {
         let mut read = Read::default();
-        walk(text, &mut read);
+        walk(text, Form::Plain, &mut read);
         let Some(clause) = read.clause(quoted, prefix) else {
             return;
         };
@@ -187,7 +187,10 @@ mod tests {
             ("getUser*", "(p : \"get user\" * OR \"getuser\" *)"),
             ("a.getUser", "p : \"a get user\""),
             ("src/main.rs", "p : \"src main rs\""),
-            ("AND OR NOT NEAR(a b)", "\"and\" AND \"or\" AND \"not\" AND p : \"near a\" AND \"b\""),
+            (
+                "AND OR NOT NEAR(a b)",
+                "\"and\" AND \"or\" AND \"not\" AND p : \"near a\" AND \"b\"",
+            ),
             ("-rf", "\"rf\""),
             ("中", "\"中\" *"),
             ("中文", "\"中文\""),

@@ -174,8 +174,9 @@ impl LexicalReader {
         let error = sqlite::failed("read", &self.path, e);
         match error.kind() {
             // An index whose tables are not ours asks for what is not there.
-            ErrorKind::Internal => Error::new(ErrorKind::ArchiveCorrupt, error.message().to_owned())
-                .with_source(error),
+            ErrorKind::Internal => {
+                Error::new(ErrorKind::ArchiveCorrupt, error.message().to_owned()).with_source(error)
+            }
             _ => error,
         }
     }

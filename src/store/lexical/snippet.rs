@@ -2,7 +2,7 @@
 //! index, and the piece of it that is shown.
 
 use super::query::{Clause, Query};
-use super::tokens::{Sink, indexed, is_lone, walk};
+use super::tokens::{Form, Sink, indexed, is_lone, walk};
 
 /// Places that are looked for in one text.
 const MAX_PLACES: usize = 2000;
@@ -53,9 +53,9 @@ impl Sink for Tokens {
 /// Where `text` holds the clauses of `query`: bytes, and the clause's number, by place. Empty when
 /// a clause is nowhere.
 #[must_use]
-pub fn places(query: &Query, text: &str) -> Vec<(usize, usize, usize)> {
+pub fn places(query: &Query, text: &str, form: Form) -> Vec<(usize, usize, usize)> {
     let mut tokens = Tokens::default();
-    walk(indexed(text), &mut tokens);
+    walk(indexed(text), form, &mut tokens);
     let mut found = Vec::new();
     for (n, clause) in query.clauses().iter().enumerate() {
         let before = found.len();
@@ -90,9 +90,11 @@ fn clause_places(clause: &Clause, tokens: &Tokens, found: &mut dyn FnMut(usize, 
     };
     let n = clause.tokens.len();
     for window in tokens.parts.windows(n.max(1)) {
-        let fits = window.iter().zip(&clause.tokens).enumerate().all(|(i, (part, wanted))| {
-            same(wanted, &part.token, clause.prefix && i + 1 == n)
-        });
+        let fits = window
+            .iter()
+            .zip(&clause.tokens)
+            .enumerate()
+            .all(|(i, (part, wanted))| same(wanted, &part.token, clause.prefix && i + 1 == n));
         if let (true, Some(first), Some(last)) = (fits, window.first(), window.last()) {
             found(first.from, last.from, last.to.max(first.to));
         }
@@ -102,7 +104,12 @@ fn clause_places(clause: &Clause, tokens: &Tokens, found: &mut dyn FnMut(usize, 
         (None, [one]) => one,
         _ => return,
     };
-    for part in tokens.parts.iter().filter(|_| clause.whole.is_some()).chain(&tokens.wholes) {
+    for part in tokens
+        .parts
+        .iter()
+        .filter(|_| clause.whole.is_some())
+        .chain(&tokens.wholes)
+    {
         if same(word, &part.token, clause.prefix) {
             found(part.from, part.from, part.to);
         }
@@ -111,16 +118,23 @@ fn clause_places(clause: &Clause, tokens: &Tokens, found: &mut dyn FnMut(usize, 
 
 /// The piece of `text` of about `width` bytes that holds most of what was asked for.
 #[must_use]
-pub fn snippet(query: &Query, text: &str, width: usize) -> Snippet {
-    let places = places(query, text);
+pub fn snippet(query: &Query, text: &str, form: Form, width: usize) -> Snippet {
+    let places = places(query, text, form);
     let mut best = (0, 0);
     let mut end = 0;
     for (i, (from, ..)) in places.iter().enumerate() {
-        while places.get(end).is_some_and(|(_, to, _)| *to <= from + width.saturating_sub(BEFORE)) {
+        while places
+            .get(end)
+            .is_some_and(|(_, to, _)| *to <= from + width.saturating_sub(BEFORE))
+        {
             end += 1;
         }
-        let mut kinds: Vec<usize> =
-            places.get(i..end.max(i + 1)).unwrap_or_default().iter().map(|p| p.2).collect();
+        let mut kinds: Vec<usize> = places
+            .get(i..end.max(i + 1))
+            .unwrap_or_default()
+            .iter()
+            .map(|p| p.2)
+            .collect();
         kinds.sort_unstable();
         kinds.dedup();
         if kinds.len() > best.1 {
@@ -147,7 +161,10 @@ pub fn snippet(query: &Query, text: &str, width: usize) -> Snippet {
         }
     }
     Snippet {
-        matches: matches.into_iter().map(|(a, b)| (chars(a), chars(b))).collect(),
+        matches: matches
+            .into_iter()
+            .map(|(a, b)| (chars(a), chars(b)))
+            .collect(),
         cut_before: from > 0,
         cut_after: to < text.len(),
         text: piece.to_owned(),
@@ -167,7 +184,10 @@ fn word_start(text: &str, at: usize, limit: usize) -> usize {
     piece
         .find(char::is_whitespace)
         .map_or(at, |i| {
-            let space = piece.get(i..).and_then(|t| t.chars().next()).map_or(1, char::len_utf8);
+            let space = piece
+                .get(i..)
+                .and_then(|t| t.chars().next())
+                .map_or(1, char::len_utf8);
             at + i + space
         })
         .min(limit)
@@ -178,7 +198,7 @@ mod tests {
     use super::*;
 
     fn marked(query: &str, text: &str) -> Vec<String> {
-        let s = snippet(&Query::parse(query), text, 160);
+        let s = snippet(&Query::parse(query), text, Form::Plain, 160);
         let chars: Vec<char> = s.text.chars().collect();
         s.matches
             .iter()
@@ -191,11 +211,19 @@ mod tests {
         for (query, text, marks) in [
             ("cafe", "Ein Café!", vec!["Café"]),
             ("username", "a getUserName b userName", vec!["userName"]),
-            ("get_user", "getUser get-user GETUSER", vec!["getUser", "get-user", "GETUSER"]),
+            (
+                "get_user",
+                "getUser get-user GETUSER",
+                vec!["getUser", "get-user", "GETUSER"],
+            ),
             ("\"b c\"", "a b, c d", vec!["b, c"]),
             ("文字", "中文字です", vec!["文字"]),
             ("中", "日中と中", vec!["中", "中"]),
-            ("auth*", "authentication, Author", vec!["authentication", "Author"]),
+            (
+                "auth*",
+                "authentication, Author",
+                vec!["authentication", "Author"],
+            ),
             ("missing word", "a word", vec![]),
         ] {
             assert_eq!(marked(query, text), marks, "{query}");
@@ -204,16 +232,23 @@ mod tests {
 
     #[test]
     fn the_piece_with_most_words_is_shown() {
-        let text = format!("alpha {} alpha beta end {}", "x ".repeat(500), "y ".repeat(500));
-        let s = snippet(&Query::parse("alpha beta"), &text, 160);
-        assert!(s.text.contains("alpha beta") && s.cut_before && s.cut_after, "{s:?}");
+        let text = format!(
+            "alpha {} alpha beta end {}",
+            "x ".repeat(500),
+            "y ".repeat(500)
+        );
+        let s = snippet(&Query::parse("alpha beta"), &text, Form::Plain, 160);
+        assert!(
+            s.text.contains("alpha beta") && s.cut_before && s.cut_after,
+            "{s:?}"
+        );
         assert!(s.text.len() <= 160);
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_is_cut_at_characters(query in "\\PC{0,20}", text in "\\PC*", width in 1usize..300) {
-            let s = snippet(&Query::parse(&query), &text, width);
+            let s = snippet(&Query::parse(&query), &text, Form::Plain, width);
             assert!(text.contains(&s.text));
             let n = s.text.chars().count();
             assert!(s.matches.iter().all(|(a, b)| a < b && *b <= n));

@@ -285,10 +285,11 @@ fn counted(conn: &Connection, meta: &Meta) -> rusqlite::Result<Option<State>> {
         Some(n) if n == expected => {}
         n => return hollow(n.unwrap_or(0)),
     }
-    let (first, last): (Option<i64>, Option<i64>) =
-        conn.query_row("SELECT (SELECT min(id) FROM doc), (SELECT max(id) FROM doc)", [], |r| {
-            Ok((r.get(0)?, r.get(1)?))
-        })?;
+    let (first, last): (Option<i64>, Option<i64>) = conn.query_row(
+        "SELECT (SELECT min(id) FROM doc), (SELECT max(id) FROM doc)",
+        [],
+        |r| Ok((r.get(0)?, r.get(1)?)),
+    )?;
     let (fts_first, fts_last): (Option<i64>, Option<i64>) = conn.query_row(
         "SELECT (SELECT min(id) FROM message_docsize), (SELECT max(id) FROM message_docsize)",
         [],
@@ -325,10 +326,11 @@ fn whole(conn: &Connection, meta: &Meta) -> rusqlite::Result<Option<String>> {
     }
     let expected = i64::try_from(meta.served.documents).unwrap_or(i64::MAX);
     for table in ["doc", "message_docsize"] {
-        let n: i64 =
-            conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get(0))?;
+        let n: i64 = conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get(0))?;
         if n != expected {
-            return Ok(Some(format!("{table} holds {n} rows and should hold {expected}")));
+            return Ok(Some(format!(
+                "{table} holds {n} rows and should hold {expected}"
+            )));
         }
     }
     Ok(None)

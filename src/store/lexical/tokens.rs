@@ -10,6 +10,8 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
+use crate::model::record::MessageKind;
+
 /// Changes with every change of what [`walk`] gives: an index of another number is made again.
 pub const VERSION: i64 = 1;
 
@@ -17,6 +19,27 @@ pub const VERSION: i64 = 1;
 pub const MAX_TEXT: usize = 256 << 10;
 /// Characters of a word that count; a longer one is found by its beginning.
 pub const MAX_WORD: usize = 64;
+
+/// How a text is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As it is read.
+    Plain,
+    /// As JSON text, so that `\n` is a line end and no `n`.
+    Json,
+}
+
+impl Form {
+    /// The form of a message's text: the input of a tool call is JSON text, mostly.
+    #[must_use]
+    pub fn of(kind: MessageKind, text: &str) -> Form {
+        if kind == MessageKind::ToolCall && text.starts_with(['{', '[', '"']) {
+            Form::Json
+        } else {
+            Form::Plain
+        }
+    }
+}
 
 /// Takes the tokens of a text, in order. Places are bytes of the text.
 pub trait Sink {
@@ -40,12 +63,16 @@ pub fn indexed(text: &str) -> &str {
 }
 
 /// Gives every token of `text` to `sink`.
-pub fn walk(text: &str, sink: &mut dyn Sink) {
+pub fn walk(text: &str, form: Form, sink: &mut dyn Sink) {
     let bytes = text.as_bytes();
     let mut run = Run::default();
     let mut word = String::new();
     let mut at = 0;
     while let Some(&b) = bytes.get(at) {
+        if b == b'\\' && form == Form::Json {
+            at = escape(text, at, &mut run, sink);
+            continue;
+        }
         if b < 0x80 && run.units.is_empty() {
             // Most of what agents say is ASCII: whole words of it need no table.
             if !is_ascii_word(b) && bytes.get(at + 1).is_none_or(|n| *n < 0x80) {
@@ -58,7 +85,9 @@ pub fn walk(text: &str, sink: &mut dyn Sink) {
                 .iter()
                 .take_while(|b| is_ascii_word(**b))
                 .count();
-            if len > 0 && bytes.get(at + len).is_none_or(|n| *n < 0x80) {
+            // A mark or an escape behind it may belong to it.
+            let ends = |n: &u8| *n < 0x80 && (form == Form::Plain || *n != b'\\');
+            if len > 0 && bytes.get(at + len).is_none_or(ends) {
                 let run = text.get(at..at + len).unwrap_or_default();
                 ascii(run, at, &mut word, sink);
                 at += len;
@@ -68,6 +97,45 @@ pub fn walk(text: &str, sink: &mut dyn Sink) {
         at = cluster(text, at, &mut run, sink);
     }
     run.end(sink);
+}
+
+/// Reads an escape of JSON text, and gives the place behind it.
+fn escape(text: &str, at: usize, run: &mut Run, sink: &mut dyn Sink) -> usize {
+    let unit = |at: usize| -> Option<u32> {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    match unit(at) {
+        Some(high @ 0xD800..=0xDBFF) => {
+            let low = unit(at + 6).filter(|low| (0xDC00..0xE000).contains(low));
+            let c = low.and_then(|low| {
+                char::from_u32(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+            });
+            match c {
+                Some(c) => {
+                    one(c, at, at + 12, run, sink);
+                    at + 12
+                }
+                None => {
+                    run.end(sink);
+                    at + 6
+                }
+            }
+        }
+        Some(c) => {
+            match char::from_u32(c) {
+                Some(c) => one(c, at, at + 6, run, sink),
+                None => run.end(sink),
+            }
+            at + 6
+        }
+        None => {
+            run.end(sink);
+            // The sign behind the backslash belongs to it; it may be longer than a byte.
+            let behind = text.get(at + 1..).unwrap_or_default();
+            at + 1 + behind.chars().next().map_or(0, char::len_utf8)
+        }
+    }
 }
 
 fn is_ascii_word(b: u8) -> bool {
@@ -88,7 +156,9 @@ fn ascii(run: &str, at: usize, word: &mut String, sink: &mut dyn Sink) {
                 && b.is_ascii_uppercase()
                 && i > begin
                 && camel(
-                    i.checked_sub(1).and_then(|p| bytes.get(p)).map_or(Case::None, |p| Case::of_byte(*p)),
+                    i.checked_sub(1)
+                        .and_then(|p| bytes.get(p))
+                        .map_or(Case::None, |p| Case::of_byte(*p)),
                     bytes.get(i + 1).map_or(Case::None, |n| Case::of_byte(*n)),
                 )
         };
@@ -282,8 +352,7 @@ fn cluster(text: &str, at: usize, run: &mut Run, sink: &mut dyn Sink) -> usize {
 /// Whether `c` may become one character with those before it.
 fn joins(c: char) -> bool {
     !c.is_ascii()
-        && (is_combining_mark(c)
-            || matches!(c, '\u{1160}'..='\u{11FF}' | '\u{FF9E}' | '\u{FF9F}'))
+        && (is_combining_mark(c) || matches!(c, '\u{1160}'..='\u{11FF}' | '\u{FF9E}' | '\u{FF9F}'))
 }
 
 fn one(c: char, from: usize, to: usize, run: &mut Run, sink: &mut dyn Sink) {
@@ -363,13 +432,13 @@ pub struct Columns {
 impl Columns {
     /// The columns of the part of `text` that is indexed.
     #[must_use]
-    pub fn of(text: &str) -> Columns {
+    pub fn of(text: &str, form: Form) -> Columns {
         let text = indexed(text);
         let mut columns = Columns {
             parts: String::with_capacity(text.len() + text.len() / 8),
             wholes: String::new(),
         };
-        walk(text, &mut columns);
+        walk(text, form, &mut columns);
         columns
     }
 }
@@ -395,8 +464,11 @@ mod tests {
     use super::*;
 
     fn columns(text: &str) -> (String, String) {
-        let c = Columns::of(text);
-        (c.parts.trim_end().to_owned(), c.wholes.trim_end().to_owned())
+        let c = Columns::of(text, Form::Plain);
+        (
+            c.parts.trim_end().to_owned(),
+            c.wholes.trim_end().to_owned(),
+        )
     }
 
     #[test]
@@ -409,7 +481,11 @@ mod tests {
             ("base64Encode", "base64 encode", "base64encode"),
             ("get-user.name", "get user name", ""),
             ("src/store/archive.rs", "src store archive rs", ""),
-            ("error[E0308] ECONNREFUSED 0x8007F005", "error e0308 econnrefused 0x8007f005", ""),
+            (
+                "error[E0308] ECONNREFUSED 0x8007F005",
+                "error e0308 econnrefused 0x8007f005",
+                "",
+            ),
             ("SQLITE_BUSY", "sqlite busy", "sqlitebusy"),
             ("__init__ _ __", "init", ""),
             ("don't", "don t", ""),
@@ -418,7 +494,11 @@ mod tests {
             ("größeÄnderung", "große anderung", "großeanderung"),
             ("ｆｕｌｌ ﬁne", "full fine", ""),
         ] {
-            assert_eq!(columns(text), (parts.to_owned(), wholes.to_owned()), "{text}");
+            assert_eq!(
+                columns(text),
+                (parts.to_owned(), wholes.to_owned()),
+                "{text}"
+            );
         }
     }
 
@@ -431,7 +511,10 @@ mod tests {
             ("データ", "デー ータ タ"),
             ("한국어 말", "한국 국어 어 말"),
             // The same, decomposed.
-            ("\u{1112}\u{1161}\u{11ab}\u{1100}\u{116e}\u{11a8}", "한국 국"),
+            (
+                "\u{1112}\u{1161}\u{11ab}\u{1100}\u{116e}\u{11a8}",
+                "한국 국",
+            ),
             ("\u{304b}\u{3099}く", "がく く"),
             ("ﾃﾞｰﾀ", "デー ータ タ"),
         ] {
@@ -440,9 +523,24 @@ mod tests {
     }
 
     #[test]
+    fn escapes_of_json_are_what_they_stand_for() {
+        let of = |text: &str| Columns::of(text, Form::Json).parts.trim_end().to_owned();
+        assert_eq!(
+            of(r#"{"a":"x\n\tcontent\\new \"q\""}"#),
+            "a x content new q"
+        );
+        assert_eq!(
+            of(r"caf\u00e9 \u4e2d\u6587 \ud842\udfb7 \ud800x \u12"),
+            "cafe 中文 文 𠮷 x 12"
+        );
+        assert_eq!(of("\\"), "");
+        assert_eq!(Columns::of(r"C:\new", Form::Plain).parts, "c new ");
+    }
+
+    #[test]
     fn composed_or_not_it_is_the_same_word() {
         assert_eq!(columns("caf\u{e9}"), columns("cafe\u{301}"));
-        assert_eq!(columns("CAFE\u{301}x"), columns("cafex"));
+        assert_eq!(columns("CAFE\u{301}x"), columns("CAF\u{c9}x"));
         assert_eq!(columns("e\u{301}"), columns("e"));
     }
 
@@ -474,7 +572,9 @@ mod tests {
         #[test]
         fn every_place_is_text_and_no_token_holds_a_sign(text in "\\PC*|[a-zA-Z_é中가\u{301}\u{1161} .0]{0,40}") {
             let mut places = Places::default();
-            walk(&text, &mut places);
+            for form in [Form::Plain, Form::Json] {
+                walk(&text, form, &mut places);
+            }
             for (token, from, to) in places.0 {
                 assert!(!text.get(from..to).unwrap().is_empty());
                 assert!(!token.is_empty());
