@@ -130,7 +130,8 @@ impl<'lock> Capture<'lock> {
         let root = self.root();
         let (dir, name) = match root.parent(rel) {
             Ok(found) => found,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // What lies behind a link is not ours.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(e) => return Err(root.failed("remove", rel, e)),
         };
         match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
