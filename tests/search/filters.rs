@@ -8,7 +8,7 @@ fn world() -> Sandbox {
     claude(
         &s,
         &id(1),
-        "/work/app",
+        "/src/app",
         &[
             Said {
                 role: "user",
@@ -25,7 +25,7 @@ fn world() -> Sandbox {
     claude(
         &s,
         &id(2),
-        "/work/app/sub",
+        "/src/app/sub",
         &[Said {
             role: "user",
             time: "2026-01-03T23:59:59.999Z",
@@ -35,7 +35,7 @@ fn world() -> Sandbox {
     claude(
         &s,
         &id(3),
-        "/work/apple",
+        "/src/apple",
         &[Said {
             role: "user",
             time: "2026-02-01T00:00:00.000Z",
@@ -70,9 +70,9 @@ fn each_filter_leaves_what_it_says() {
         (&[][..], &[0, 1, 2, 3, 4][..]),
         (&["--agent", "codex"], &[0]),
         (&["--provider", "claude"], &[1, 2, 3, 4]),
-        (&["--workspace", "/work/app"], &[2, 3, 4]),
-        (&["--workspace", "/work/app/"], &[2, 3, 4]),
-        (&["--workspace", "/work/app/sub"], &[3]),
+        (&["--workspace", "/src/app"], &[2, 3, 4]),
+        (&["--workspace", "/src/app/"], &[2, 3, 4]),
+        (&["--workspace", "/src/app/sub"], &[3]),
         (&["--workspace", "/nowhere"], &[]),
         (&["--workspace", "/"], &[0, 1, 2, 3, 4]),
         (&["--source", "local"], &[0, 1, 2, 3, 4]),
@@ -93,7 +93,7 @@ fn each_filter_leaves_what_it_says() {
                 "--role",
                 "user",
                 "--workspace",
-                "/work",
+                "/src",
             ],
             &[1, 2, 3],
         ),
