@@ -35,6 +35,7 @@ pub enum ErrorKind {
     LockBusy,
     SourcesFailed,
     BudgetExhausted,
+    LexicalUnavailable,
     NoSpace,
     PermissionDenied,
     Io,
@@ -49,7 +50,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind: documentation and the totality test walk this.
-    pub const ALL: [ErrorKind; 26] = [
+    pub const ALL: [ErrorKind; 27] = [
         ErrorKind::Usage,
         ErrorKind::UnsafeTarget,
         ErrorKind::ConfigInvalid,
@@ -66,6 +67,7 @@ impl ErrorKind {
         ErrorKind::LockBusy,
         ErrorKind::SourcesFailed,
         ErrorKind::BudgetExhausted,
+        ErrorKind::LexicalUnavailable,
         ErrorKind::NoSpace,
         ErrorKind::PermissionDenied,
         ErrorKind::Io,
@@ -96,7 +98,9 @@ impl ErrorKind {
                 ExitCodeKind::Incompatible
             }
             ErrorKind::LockBusy => ExitCodeKind::LockBusy,
-            ErrorKind::SourcesFailed | ErrorKind::BudgetExhausted => ExitCodeKind::Incomplete,
+            ErrorKind::SourcesFailed
+            | ErrorKind::BudgetExhausted
+            | ErrorKind::LexicalUnavailable => ExitCodeKind::Incomplete,
             ErrorKind::NoSpace => ExitCodeKind::Blocked,
             ErrorKind::PermissionDenied
             | ErrorKind::Io

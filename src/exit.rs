@@ -24,7 +24,8 @@ pub enum ExitCodeKind {
     Incompatible,
     /// Another owner holds the lock.
     LockBusy,
-    /// The budget ran out or some sources failed; the document is partial.
+    /// The budget ran out, some sources failed, or what is asked has to be built first; the document
+    /// is partial.
     Incomplete,
     /// A bug or an unclassified I/O error.
     Internal,

@@ -15,7 +15,7 @@ use std::process::Command;
 
 use cass::doctor::check::{CheckRequest, check};
 use cass::env::{Clock, Env};
-use cass::ingest::index::index;
+use cass::ingest::index::{Ask, index};
 use cass::ingest::watch::Watch;
 use cass::model::finding::CheckOutcome;
 use cass::model::interrupt::Interrupt;
@@ -51,7 +51,11 @@ fn captured(dir: &Path, files: usize) {
         progress: &Silent,
         interrupt: &Interrupt::new(),
     };
-    let done = index(&env(dir), false, watch).unwrap();
+    let ask = Ask {
+        full: false,
+        lexical: true,
+    };
+    let done = index(&env(dir), ask, watch).unwrap();
     assert!(done.archive_error.is_none());
 }
 

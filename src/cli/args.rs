@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::moment::Moment;
 use crate::model::finding::CheckId;
 use crate::model::provider::Provider;
+use crate::model::record::Role;
+use crate::report::search::FIELDS;
 
 /// Keeps the sessions of coding agents safe: captures the raw bytes, indexes them into an archive,
 /// and says what is safe and what is not.
@@ -84,6 +87,11 @@ pub enum Command {
     /// List and show sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Find messages by their words
+    Search(SearchArgs),
+    /// Say which models there are
+    #[command(subcommand)]
+    Models(ModelsCommand),
     /// Hand out one session: its files byte for byte, or its messages
     Export(ExportArgs),
     /// Look into the raw mirror
@@ -98,9 +106,12 @@ pub enum Command {
 /// `index`
 #[derive(Debug, Clone, Args)]
 pub struct IndexArgs {
-    /// Compare the content of every source, not only its size and time
+    /// Compare the content of every source, not only its size and time, and verify the search index
     #[arg(long)]
     pub full: bool,
+    /// Leave the search index as it is
+    #[arg(long)]
+    pub skip_lexical: bool,
 }
 
 /// `doctor`
@@ -202,6 +213,58 @@ pub struct SessionsShowArgs {
     pub id: OsString,
 }
 
+/// `search`
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "A message must hold every word. \"Quotes\" make a phrase, a closing * makes a \
+                  beginning; everything else is text. Put -- before a query that begins with a dash."
+)]
+pub struct SearchArgs {
+    /// The words
+    #[arg(value_name = "QUERY", required = true)]
+    pub query: Vec<String>,
+    /// Sessions of this harness alone
+    #[arg(long, visible_alias = "provider", value_name = "P", value_parser = provider())]
+    pub agent: Option<Provider>,
+    /// Sessions whose working directory is this folder or lies below it
+    #[arg(long, value_name = "PATH")]
+    pub workspace: Option<PathBuf>,
+    /// Sessions of this machine alone; `local` is this one
+    #[arg(long, value_name = "ID")]
+    pub source: Option<String>,
+    /// Messages of this speaker alone
+    #[arg(long, value_name = "ROLE", value_parser = role())]
+    pub role: Option<Role>,
+    /// Not before: a day (2026-01-31), a time (2026-01-31T12:00:00Z), or how long ago (36h, 7d, 2w)
+    #[arg(long, value_name = "WHEN", value_parser = Moment::parse)]
+    pub since: Option<Moment>,
+    /// Not after, likewise; a day counts whole
+    #[arg(long, value_name = "WHEN", value_parser = Moment::parse)]
+    pub until: Option<Moment>,
+    /// Largest number of hits
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub limit: u64,
+    /// Go on behind the last page: its next_cursor, with the same query and filters
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
+    /// These fields of each hit alone, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(FIELDS))]
+    pub fields: Vec<String>,
+    /// With each hit, up to N messages of its session before and behind it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
+    pub context: Option<u32>,
+    /// Say how the query was read
+    #[arg(long)]
+    pub explain: bool,
+}
+
+/// `models`
+#[derive(Debug, Clone, Subcommand)]
+pub enum ModelsCommand {
+    /// Say whether a model for semantic search is there, and what is done without
+    Status,
+}
+
 /// `export`
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
@@ -293,6 +356,11 @@ fn check_id() -> impl TypedValueParser<Value = CheckId> {
 fn provider() -> impl TypedValueParser<Value = Provider> {
     PossibleValuesParser::new(Provider::ALL.iter().map(|p| p.as_str()))
         .try_map(|text| text.parse::<Provider>())
+}
+
+fn role() -> impl TypedValueParser<Value = Role> {
+    PossibleValuesParser::new(["user", "assistant", "tool", "system", "meta"])
+        .try_map(|text| serde_json::from_value::<Role>(serde_json::Value::String(text)))
 }
 
 fn schema_name() -> impl TypedValueParser<Value = String> {

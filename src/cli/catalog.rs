@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 14] = [
+pub const SCHEMAS: [&str; 16] = [
     "doctor-check",
     "error",
     "export",
@@ -13,6 +13,8 @@ pub const SCHEMAS: [&str; 14] = [
     "mirror-get",
     "mirror-list",
     "mirror-verify",
+    "models-status",
+    "search",
     "sessions-list",
     "sessions-show",
     "version",
@@ -30,7 +32,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 11] = [
+pub const COMMANDS: [Entry; 13] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -56,6 +58,16 @@ pub const COMMANDS: [Entry; 11] = [
         words: &["sessions", "show"],
         mutates: false,
         schema: "sessions-show",
+    },
+    Entry {
+        words: &["search"],
+        mutates: false,
+        schema: "search",
+    },
+    Entry {
+        words: &["models", "status"],
+        mutates: false,
+        schema: "models-status",
     },
     Entry {
         words: &["export"],

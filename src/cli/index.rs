@@ -5,11 +5,11 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::index::index;
+use crate::ingest::index::{Ask, index};
 use crate::ingest::watch::Watch;
 use crate::model::finding::Severity;
 use crate::report::envelope::{Report, Status};
-use crate::report::index::{IndexBody, index_report};
+use crate::report::index::{IndexBody, LexicalDone, index_report};
 
 pub(super) fn run(ctx: &Context, args: &IndexArgs) -> Result<Report<IndexBody>> {
     let (mut body, error) = core(ctx, args)?;
@@ -24,7 +24,11 @@ fn core(ctx: &Context, args: &IndexArgs) -> Result<(IndexBody, Option<Error>)> {
         progress: &ctx.progress,
         interrupt: &ctx.interrupt,
     };
-    let mut outcome = index(&ctx.env, args.full, watch)?;
+    let ask = Ask {
+        full: args.full,
+        lexical: !args.skip_lexical,
+    };
+    let mut outcome = index(&ctx.env, ask, watch)?;
     let mut error = outcome.archive_error.take();
     if let Some(signal) = ctx.interrupt.pending().filter(|_| outcome.stopped()) {
         error = Some(signal.error());
@@ -79,6 +83,12 @@ impl Human for IndexBody {
                 &format!("{n} still being written while captured"),
             );
         }
+        if let Some(problem) = &b.lexical.problem {
+            page.anomaly(
+                Mark::Warn,
+                &format!("search is not up to date: {problem}; the archive is"),
+            );
+        }
         let s = &b.sources;
         page.fact(&format!(
             "sources   {} seen, {} unchanged, {} captured, {} excluded",
@@ -107,6 +117,13 @@ impl Human for IndexBody {
                 count(a.messages, "message", "messages"),
                 count(a.commits, "commit", "commits")
             ));
+            if b.lexical.outcome != LexicalDone::Skipped && b.lexical.problem.is_none() {
+                page.fact(&format!(
+                    "search    {} more, {} in all",
+                    count(b.lexical.added, "message", "messages"),
+                    b.lexical.documents
+                ));
+            }
             if a.skipped > 0 {
                 page.anomaly(
                     Mark::Warn,

@@ -14,11 +14,14 @@ mod health;
 mod index;
 mod introspect;
 mod mirror;
+mod models;
+pub mod moment;
 mod page;
 pub mod parse;
 mod place;
 mod progress;
 pub mod sanitise;
+mod search;
 mod session_name;
 mod sessions;
 mod signal;
@@ -28,7 +31,7 @@ mod write_out;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use args::{Cli, Command, DoctorCommand, MirrorCommand, SessionsCommand};
+use args::{Cli, Command, DoctorCommand, MirrorCommand, ModelsCommand, SessionsCommand};
 use context::Context;
 use emit::Output;
 use parse::Parsed;
@@ -98,11 +101,15 @@ fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
 /// whether it makes a file of it. The check and health say for themselves what they could not see.
 fn reads(command: &Command) -> Option<bool> {
     match command {
-        Command::Sessions(_) => Some(false),
+        Command::Sessions(_) | Command::Search(_) => Some(false),
         Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
         Command::Mirror(MirrorCommand::Get(_)) => Some(true),
         Command::Mirror(_) => Some(false),
-        Command::Index(_) | Command::Doctor(_) | Command::Health | Command::Introspect(_) => None,
+        Command::Index(_)
+        | Command::Doctor(_)
+        | Command::Models(_)
+        | Command::Health
+        | Command::Introspect(_) => None,
     }
 }
 
@@ -121,6 +128,10 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
         }
         Command::Sessions(SessionsCommand::Show(a)) => {
             out.finish(sessions::show(ctx, a), false, &ctx.site)
+        }
+        Command::Search(a) => out.finish(search::run(ctx, a), false, &ctx.site),
+        Command::Models(ModelsCommand::Status) => {
+            out.finish(models::status(ctx), false, &ctx.site)
         }
         Command::Export(a) => export::run(ctx, a, out),
         Command::Mirror(MirrorCommand::Verify(a)) => {

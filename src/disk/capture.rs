@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::append::AppendFile;
 use super::lock::WriterLock;
 use super::publish::{create_dir, publish};
-use super::root::{FILE_MODE, Root};
+use super::root::{EntryKind, FILE_MODE, Root};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The right to add to the data directory: make folders, append to ledgers and packs, publish
@@ -130,11 +130,44 @@ impl<'lock> Capture<'lock> {
         let root = self.root();
         let (dir, name) = match root.parent(rel) {
             Ok(found) => found,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // What lies behind a link is not ours.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(e) => return Err(root.failed("remove", rel, e)),
         };
         match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(root.failed("remove", rel, e)),
+        }
+    }
+
+    /// Removes a folder of derived files with all that is in it. Gone already is fine.
+    ///
+    /// # Errors
+    /// `unsafe-target` outside of `derived/`; `io` or `permission-denied`.
+    pub fn remove_derived_folder(&self, rel: &str) -> Result<()> {
+        let root = self.root();
+        if !rel.starts_with("derived/") {
+            return Err(Error::new(
+                ErrorKind::UnsafeTarget,
+                format!("{} holds no derived files", root.full(rel).display()),
+            ));
+        }
+        for entry in root.list(rel)?.unwrap_or_default() {
+            let inner = format!("{rel}/{}", entry.name);
+            if entry.kind == EntryKind::Dir {
+                self.remove_derived_folder(&inner)?;
+            } else {
+                self.remove_derived(&inner)?;
+            }
+        }
+        let (dir, name) = match root.parent(rel) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(e) => return Err(root.failed("remove", rel, e)),
+        };
+        match rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::NOTDIR) => self.remove_derived(rel),
             Err(e) => Err(root.failed("remove", rel, e)),
         }
     }

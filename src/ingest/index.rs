@@ -10,8 +10,10 @@ use crate::ingest::watch::Watch;
 use crate::sources::config::Config;
 use crate::sources::roots::overlapping;
 use crate::store::archive::ArchiveWriter;
+use crate::store::derived::{Derived, Lexical};
 use crate::store::generation;
 use crate::store::layout;
+use crate::store::lexical::Refreshed;
 use crate::store::mirror::{MirrorProblem, MirrorWriter, refuse_newer};
 
 /// What an index run did.
@@ -27,6 +29,28 @@ pub struct IndexOutcome {
     pub mirror_problems: Vec<MirrorProblem>,
     /// Bytes free on the data directory's file system before the run.
     pub free_bytes: u64,
+    /// What became of the lexical index.
+    pub lexical: LexicalOutcome,
+}
+
+/// What became of the lexical index.
+#[derive(Debug)]
+pub enum LexicalOutcome {
+    /// It was left as it is.
+    Skipped,
+    /// It is up to date.
+    Refreshed(Refreshed),
+    /// It could not be brought up to date; nothing else depends on it.
+    Failed(Error),
+}
+
+/// What an index run is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// Compare the content of every source, and verify what is derived.
+    pub full: bool,
+    /// Bring the lexical index up to date.
+    pub lexical: bool,
 }
 
 impl IndexOutcome {
@@ -44,7 +68,10 @@ impl IndexOutcome {
     /// Whether a signal or a failure left work for the next run.
     #[must_use]
     pub fn stopped(&self) -> bool {
-        self.capture.not_reached > 0 || self.feed.as_ref().is_some_and(|f| f.stopped)
+        self.capture.not_reached > 0
+            || self.feed.as_ref().is_some_and(|f| f.stopped)
+            || matches!(&self.lexical, LexicalOutcome::Failed(e)
+                if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::Terminated))
     }
 
     /// Sources that failed, in either part.
@@ -61,8 +88,8 @@ impl IndexOutcome {
 /// Before anything is written: `config-invalid`, `foreign-archive`, `mirror-too-new`, `lock-busy`,
 /// `no-space`, `permission-denied`. Later: errors of the mirror. An archive that can't be used is
 /// no error here: the capture is done and [`IndexOutcome::archive_error`] says why.
-pub fn index(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
-    let outcome = attempt(env, full, watch);
+pub fn index(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
+    let outcome = attempt(env, ask, watch);
     let failed = match &outcome {
         Ok(outcome) => outcome.archive_error.is_some(),
         Err(_) => true,
@@ -71,7 +98,7 @@ pub fn index(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
     // this run. The next one makes it again from packs and ledgers, so it need not wait for a
     // person; what was made durable before is found there.
     if failed && watch.interrupt.pending().is_none() && index_was_removed(env)? {
-        return attempt(env, full, watch);
+        return attempt(env, ask, watch);
     }
     outcome
 }
@@ -84,7 +111,7 @@ fn index_was_removed(env: &Env) -> Result<bool> {
     Ok(root.exists(layout::MIRROR_FORMAT)? && !root.exists(layout::MIRROR_INDEX_DB)?)
 }
 
-fn attempt(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
+fn attempt(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
     let config = Config::load(env.config_dir(), env.home())?;
     if let Some(root) = overlapping(env, &config, env.data_dir()) {
         return Err(Error::new(
@@ -113,7 +140,7 @@ fn attempt(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
         let looks = Looks::begin(scope, env, &config);
         let mut mirror = MirrorWriter::open(cap, env.now_ms())?;
         let problems = mirror.problems().to_vec();
-        let captured = capture(env, looks, &mut mirror, free_bytes, full, watch)?;
+        let captured = capture(env, looks, &mut mirror, free_bytes, ask.full, watch)?;
         Ok::<_, Error>((mirror, problems, captured))
     })?;
 
@@ -123,6 +150,7 @@ fn attempt(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
         archive_error: None,
         mirror_problems,
         free_bytes,
+        lexical: LexicalOutcome::Skipped,
     };
     if outcome.capture.not_reached == 0 {
         match project(env, cap, &outcome.capture, &mut mirror, watch) {
@@ -131,6 +159,14 @@ fn attempt(env: &Env, full: bool, watch: Watch<'_>) -> Result<IndexOutcome> {
         }
     }
     mirror.finish()?;
+    // The evidence and the archive are safe by now, and the archive's writer is closed.
+    if ask.lexical && outcome.feed.as_ref().is_some_and(|f| !f.stopped) {
+        outcome.lexical = match Lexical.refresh(cap, ask.full, watch.progress, watch.interrupt) {
+            Ok(Some(done)) => LexicalOutcome::Refreshed(done),
+            Ok(None) => LexicalOutcome::Skipped,
+            Err(e) => LexicalOutcome::Failed(e),
+        };
+    }
     Ok(outcome)
 }
 

@@ -22,6 +22,8 @@ pub struct IndexBody {
     pub captured: IndexCaptured,
     /// What the archive gained; null when there was no usable archive (see `err`).
     pub archived: Option<IndexArchived>,
+    /// What became of the lexical index, which `search` reads.
+    pub lexical: IndexLexical,
     /// By harness, in the order of the id.
     pub providers: Vec<IndexProvider>,
     /// Sources that failed, in the order of harness and path; at most 20.
@@ -112,6 +114,50 @@ pub struct IndexArchived {
     pub head: String,
 }
 
+/// What became of the lexical index.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexLexical {
+    /// What was done.
+    pub outcome: LexicalDone,
+    /// Messages that can be found now.
+    pub documents: u64,
+    /// Messages added by this run.
+    pub added: u64,
+    /// Messages taken out by this run, because newer versions of them came.
+    pub removed: u64,
+    /// Messages of the archive that can't be found, because they could not be read or indexed.
+    pub unreadable: u64,
+    /// Messages that can be found by their first 256 KiB alone.
+    pub cut: u64,
+    /// What kept it from being brought up to date; null when nothing did. The archive is whole.
+    pub problem: Option<String>,
+}
+
+/// What was done to the lexical index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LexicalDone {
+    /// Not looked at: the run was told so, or there is no usable archive.
+    #[default]
+    Skipped,
+    /// Nothing was new.
+    Unchanged,
+    /// What is new was added.
+    Updated,
+    /// Made for the first time.
+    Built,
+    /// A build that an earlier run had not finished went on.
+    Resumed,
+    /// Made anew: another version of the program or another generation of the archive made it.
+    RebuiltOutdated,
+    /// Made anew: it held other messages than it should.
+    RebuiltHollow,
+    /// Made anew: it could not be read.
+    RebuiltCorrupt,
+    /// It could not be brought up to date; see `problem`.
+    Failed,
+}
+
 /// The sources of one harness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IndexProvider {
@@ -182,9 +228,14 @@ pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> 
     for failure in &mut body.failures {
         failure.message = site.redact(&failure.message);
     }
+    body.lexical.problem = body.lexical.problem.map(|p| site.redact(&p));
     let archived = body.archived.as_ref();
     let changed = body.captured.captures > 0
-        || archived.is_some_and(|a| a.created || a.commits > 0 || a.backfilled > 0);
+        || archived.is_some_and(|a| a.created || a.commits > 0 || a.backfilled > 0)
+        || !matches!(
+            body.lexical.outcome,
+            LexicalDone::Skipped | LexicalDone::Unchanged | LexicalDone::Failed
+        );
     let (status, kind) = if changed {
         (Status::Applied, OutcomeKind::Fixed)
     } else {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::index::{
-    IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexNote, IndexProvider, IndexSources,
-    MAX_FAILURES,
+    IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexLexical, IndexNote, IndexProvider,
+    IndexSources, LexicalDone, MAX_FAILURES,
 };
 use crate::ingest::capture::Problem;
-use crate::ingest::index::IndexOutcome;
+use crate::ingest::index::{IndexOutcome, LexicalOutcome};
 use crate::model::path::PathText;
 use crate::model::provider::Provider;
+use crate::store::lexical::Cause;
 
 fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
@@ -123,6 +124,7 @@ impl From<&IndexOutcome> for IndexBody {
                 commit: f.commit,
                 head: f.head.clone(),
             }),
+            lexical: lexical(&outcome.lexical),
             providers: providers.into_values().collect(),
             failures_total: count(failures.len()),
             failures,
@@ -130,5 +132,33 @@ impl From<&IndexOutcome> for IndexBody {
             notes,
             ..IndexBody::default()
         }
+    }
+}
+
+fn lexical(outcome: &LexicalOutcome) -> IndexLexical {
+    match outcome {
+        LexicalOutcome::Skipped => IndexLexical::default(),
+        LexicalOutcome::Failed(e) => IndexLexical {
+            outcome: LexicalDone::Failed,
+            problem: Some(e.message().to_owned()),
+            ..IndexLexical::default()
+        },
+        LexicalOutcome::Refreshed(done) => IndexLexical {
+            outcome: match done.rebuilt {
+                None if done.changed() => LexicalDone::Updated,
+                None => LexicalDone::Unchanged,
+                Some(Cause::Missing) => LexicalDone::Built,
+                Some(Cause::Unfinished) => LexicalDone::Resumed,
+                Some(Cause::Outdated) => LexicalDone::RebuiltOutdated,
+                Some(Cause::Hollow) => LexicalDone::RebuiltHollow,
+                Some(Cause::Corrupt) => LexicalDone::RebuiltCorrupt,
+            },
+            documents: done.served.documents,
+            added: done.added,
+            removed: done.removed,
+            unreadable: done.served.unreadable,
+            cut: done.served.cut,
+            problem: None,
+        },
     }
 }

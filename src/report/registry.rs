@@ -13,6 +13,8 @@ use super::health::HealthBody;
 use super::index::IndexBody;
 use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
+use super::models::ModelsStatusBody;
+use super::search::SearchBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
 
 /// The schema of every document, by name.
@@ -30,6 +32,8 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<MirrorGetBody>(),
         schema::<MirrorListBody>(),
         schema::<MirrorVerifyBody>(),
+        schema::<ModelsStatusBody>(),
+        schema::<SearchBody>(),
         schema::<SessionsListBody>(),
         schema::<SessionsShowBody>(),
         schema::<VersionBody>(),

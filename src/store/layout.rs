@@ -28,6 +28,10 @@ pub const COVERAGE: &str = "coverage.jsonl";
 pub const SCRATCH: &str = "derived/scratch";
 /// The copy of a harness's database that is being read.
 pub const SCRATCH_DB: &str = "derived/scratch/source.db";
+/// Folder of the lexical indexes.
+pub const LEXICAL: &str = "derived/lexical";
+/// Names the lexical index that is searched.
+pub const LEXICAL_CURRENT: &str = "derived/lexical/CURRENT";
 /// Folder of the doctor's own records.
 pub const DOCTOR: &str = "doctor";
 /// Dated attestations of deep checks.
@@ -43,6 +47,18 @@ pub fn archive_db(generation: &str) -> String {
 #[must_use]
 pub fn manifest(generation: &str) -> String {
     format!("{GENERATIONS}/{generation}/{MANIFEST}")
+}
+
+/// The database of a lexical index.
+#[must_use]
+pub fn lexical_db(id: &str) -> String {
+    format!("{LEXICAL}/{id}/index.db")
+}
+
+/// How the database of a lexical index was left.
+#[must_use]
+pub fn lexical_stamp(id: &str) -> String {
+    format!("{LEXICAL}/{id}/stamp.json")
 }
 
 /// The pack with number `n`.

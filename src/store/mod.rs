@@ -3,9 +3,11 @@
 pub mod archive;
 pub mod attestation;
 pub mod coverage;
+pub mod derived;
 pub mod foreign;
 pub mod generation;
 pub mod layout;
+pub mod lexical;
 pub mod mirror;
 pub mod session_files;
 pub mod sqlite;

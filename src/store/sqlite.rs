@@ -33,12 +33,7 @@ const CACHE_KIB: i64 = 32 << 10;
 /// database; `lock-busy`, `no-space`, `permission-denied`, `io`.
 pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
     if create {
-        // SQLite would make it with mode 0644. The descriptor is closed before SQLite has any.
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(_) | Err(Errno::EXIST) => {}
-            Err(e) => return Err(Error::io("create", path, e.into())),
-        }
+        make(path)?;
     } else if !present(path)? {
         return Err(missing(path));
     }
@@ -67,6 +62,48 @@ pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
             format!("{} could not be switched to a WAL", path.display()),
         ));
     }
+    Ok(conn)
+}
+
+/// An empty file for a database. SQLite would make it with mode 0644. The descriptor is closed
+/// before SQLite has any.
+fn make(path: &Path) -> Result<()> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(_) | Err(Errno::EXIST) => Ok(()),
+        Err(e) => Err(Error::io("create", path, e.into())),
+    }
+}
+
+/// Opens a derived database that is being built and that no reader knows of, made when missing. A
+/// killed builder loses its last transaction and no more. A rollback journal, not a WAL: new pages
+/// are written once. [`open_write`] switches it to a WAL before it is published.
+///
+/// # Errors
+/// As [`open_write`].
+pub fn open_aside(path: &Path) -> Result<Connection> {
+    make(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let conn = connect(&uri(path, "mode=rw"), flags, path)?;
+    let set = || -> rusqlite::Result<()> {
+        conn.busy_timeout(std::time::Duration::ZERO)?;
+        harden(&conn)?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        conn.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |row| {
+            row.get::<_, String>(0)
+        })?;
+        conn.pragma_update_and_check(None, "journal_mode", "DELETE", |row| {
+            row.get::<_, String>(0)
+        })?;
+        conn.pragma_update(None, "synchronous", "NORMAL")?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        Ok(())
+    };
+    set().map_err(|e| failed("open", path, e))?;
     Ok(conn)
 }
 

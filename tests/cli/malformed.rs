@@ -13,6 +13,9 @@ fn lines() -> Vec<Vec<OsString>> {
         &["doctor", "check"],
         &["sessions", "list"],
         &["sessions", "show", "id"],
+        // Any more words are part of the query: this is bad by itself.
+        &["search", "word", "--limit", "0"],
+        &["models", "status"],
         &["export", "id", "--format", "raw"],
         &["mirror", "verify"],
         &["mirror", "list", "src"],

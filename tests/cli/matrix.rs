@@ -41,6 +41,7 @@ fn where_nothing_was_ever_done() {
     for words in [
         &["sessions", "list"][..],
         &["sessions", "show", "x"],
+        &["search", "x"],
         &["export", "x", "--format", "json"],
         &["mirror", "verify"],
         &["mirror", "get", "/x", "-o", "f"],

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use cass::disk::{ArchiveShared, Root};
 use cass::doctor::check::{CheckRequest, Checked, check};
 use cass::env::{Clock, Env};
-use cass::ingest::index::{IndexOutcome, index};
+use cass::ingest::index::{Ask, IndexOutcome, index};
 use cass::ingest::watch::Watch;
 use cass::model::finding::{CheckId, Finding, Severity};
 use cass::model::interrupt::Interrupt;
@@ -301,7 +301,11 @@ impl Lab {
             progress: &Silent,
             interrupt: &Interrupt::new(),
         };
-        index(&self.env(), full, watch)
+        let ask = Ask {
+            full,
+            lexical: true,
+        };
+        index(&self.env(), ask, watch)
     }
 
     /// `doctor check --deep` in this process, these checks alone; all when empty.

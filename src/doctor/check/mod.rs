@@ -8,6 +8,7 @@ mod archive;
 mod config;
 mod context;
 mod coverage;
+mod derived;
 mod findings;
 mod layout;
 mod ledger;
@@ -131,10 +132,10 @@ const CHECKS: &[(&[CheckId], Run)] = &[
         &[CheckId::CoveragePromises, CheckId::CoverageSoleCopy],
         coverage::holders,
     ),
+    (&[CheckId::DerivedLexical], derived::served),
     (
         &[
             CheckId::RemoteSync,
-            CheckId::DerivedLexical,
             CheckId::DerivedSemantic,
             CheckId::BackupFreshness,
         ],
@@ -155,7 +156,6 @@ const READS_ARCHIVE_OR_MIRROR: &[CheckId] = &[
 fn not_configured(_: &mut Context) -> Vec<CheckResult> {
     [
         CheckId::RemoteSync,
-        CheckId::DerivedLexical,
         CheckId::DerivedSemantic,
         CheckId::BackupFreshness,
     ]

@@ -12,6 +12,7 @@ mod session_name;
 mod state;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod verify;
 mod writer;
 
@@ -27,6 +28,7 @@ pub use identity::conversation_id;
 pub use reader::{Agreement, ArchiveReader, Counts, Listing};
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
 pub use session_name::{MAX_CANDIDATES, Named, PREFIX_MIN};
+pub use texts::{NumberedConversation, PlacedMessage, TextRow};
 pub use verify::{ArchiveFinding, FindingKind, VerifySummary, verify_deep, verify_generation};
 pub use writer::{ArchiveWriter, Head, WriterState, unnamed_generation};
 

@@ -309,7 +309,7 @@ impl ArchiveReader {
             MESSAGES.columns_of("m"),
             (1u64 << PART_BITS) - 1
         );
-        self.runs(id, &sql, read_message, f)
+        self.runs(id, &sql, read_checked, f)
     }
 
     /// Streams the raw records of a conversation, the copies in every source included.
@@ -537,7 +537,7 @@ fn read_record(r: &Row<'_>) -> rusqlite::Result<ArchivedRecord> {
 /// First of the columns by which the rows of a message and its record are checked.
 const CHECKED_FROM: usize = 18;
 
-fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
+fn read_checked(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
     let mut hasher = RowHasher::default();
     let behind = CHECKED_FROM + RECORDS.columns.len() + 1;
     for (table, first) in [(&RECORDS, CHECKED_FROM), (&MESSAGES, behind)] {
@@ -545,6 +545,10 @@ fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
             return Err(altered(table.name, r.get(first)?));
         }
     }
+    read_message(r)
+}
+
+pub(super) fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
     Ok(ArchivedMessage {
         record_hash: get_digest(r, 0)?,
         occurrence: get_u64(r, 1)?,

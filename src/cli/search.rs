@@ -1,0 +1,338 @@
+//! `cass search`
+
+use std::collections::BTreeSet;
+
+use super::args::SearchArgs;
+use super::context::Context;
+use super::emit::Human;
+use super::page::{Mark, Page, count};
+use super::place;
+use super::sanitise::{columns, fit, visible};
+use crate::disk::Root;
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::next::Next;
+use crate::model::path::normalise;
+use crate::report::envelope::Report;
+use crate::report::search::{
+    ContextBlock, ContextMessage, ExplainBlock, Hit, LexicalBlock, LexicalState, SearchBody,
+    SearchHit, search_report, unavailable,
+};
+use crate::report::time::rfc3339;
+use crate::store::archive::ArchiveReader;
+use crate::store::lexical::{
+    Cursor, Filter, Form, LexicalReader, MAX_SEEN, Query, State, Survey, snippet, survey,
+};
+
+/// Bytes of a snippet.
+const SNIPPET: usize = 240;
+/// Source id of this machine.
+const LOCAL: &str = "local";
+
+pub(super) fn run(ctx: &Context, args: &SearchArgs) -> Result<Report<SearchBody>> {
+    let text = args.query.join(" ");
+    let query = Query::parse(&text);
+    if query.is_empty() {
+        return Err(Error::new(ErrorKind::Usage, "the query holds no word")
+            .with_hint("A word has at least one letter or digit."));
+    }
+    let root = place::with_archive(&ctx.env)?;
+    let archive = place::archive(&root)?;
+    let found = survey(&root, &archive, archive.counts()?.messages)?;
+    let filter = filter(ctx, args);
+    let mut body = SearchBody {
+        query: text,
+        hits: Vec::new(),
+        total: 0,
+        total_is_lower_bound: found.state != State::Ready,
+        next_cursor: None,
+        lexical: block(&found),
+        explain: args.explain.then(|| ExplainBlock {
+            clauses: query.explain(),
+            words_left_out: u64::try_from(query.left_out()).unwrap_or(u64::MAX),
+            since: filter.since_ms.and_then(rfc3339),
+            until: filter.until_ms.and_then(rfc3339),
+            order: "bm25, then the newest".to_owned(),
+        }),
+    };
+    if !found.state.answers() {
+        let error = unavailable(&found.state);
+        return Ok(search_report(body, Some(&error), Next::Index, &ctx.site));
+    }
+    let asked = Asked {
+        ctx,
+        args,
+        root: &root,
+        archive: &archive,
+        query: &query,
+        filter: &filter,
+    };
+    match asked.fill(&mut body) {
+        Ok(()) => Ok(search_report(body, None, Next::Index, &ctx.site)),
+        Err(e) if e.kind() == ErrorKind::LexicalUnavailable => {
+            body.lexical.state = LexicalState::Corrupt;
+            body.total_is_lower_bound = true;
+            // It lies where only a question or a full run looks.
+            Ok(search_report(body, Some(&e), Next::IndexFull, &ctx.site))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn block(found: &Survey) -> LexicalBlock {
+    LexicalBlock {
+        state: LexicalState::of(&found.state),
+        documents: found.served.documents,
+        commits_behind: match found.state {
+            State::Stale { commits } => commits,
+            _ => 0,
+        },
+    }
+}
+
+fn filter(ctx: &Context, args: &SearchArgs) -> Filter {
+    let now = ctx.env.now_ms();
+    Filter {
+        provider: args.agent,
+        workspace: args.workspace.as_ref().map(|path| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let text = normalise(&path).to_string_lossy().into_owned();
+            // Below the root lies everything.
+            text.trim_end_matches('/').to_owned()
+        }),
+        source_id: args.source.clone(),
+        role: args.role,
+        since_ms: args.since.map(|m| m.since(now)),
+        until_ms: args.until.map(|m| m.until(now)),
+    }
+}
+
+struct Asked<'a> {
+    ctx: &'a Context,
+    args: &'a SearchArgs,
+    root: &'a Root,
+    archive: &'a ArchiveReader,
+    query: &'a Query,
+    filter: &'a Filter,
+}
+
+impl Asked<'_> {
+    fn fill(&self, body: &mut SearchBody) -> Result<()> {
+        let index = LexicalReader::open(self.root)
+            .map_err(damaged)?
+            .ok_or_else(|| unavailable(&State::Missing))?;
+        let mut cursor = self.cursor(&index)?;
+        let before = cursor.seen.len();
+        let limit = usize::try_from(self.args.limit).unwrap_or(usize::MAX);
+        let mut gone = BTreeSet::new();
+        let mut more = true;
+        while more && body.hits.len() < limit {
+            let wanted = limit - body.hits.len();
+            let left_out: BTreeSet<i64> = cursor.seen.union(&gone).copied().collect();
+            let page = index
+                .search(
+                    self.query,
+                    self.filter,
+                    cursor.newest,
+                    &left_out,
+                    wanted,
+                    &self.ctx.interrupt,
+                )
+                .map_err(damaged)?;
+            body.total = page.total;
+            more = page.hits.len() == wanted;
+            for scored in page.hits {
+                match self.archive.placed_message(scored.id)? {
+                    // Written again since the index was brought up to date.
+                    Some(m) if m.message.superseded => {
+                        gone.insert(scored.id);
+                    }
+                    Some(m) => {
+                        cursor.seen.insert(scored.id);
+                        let said = &m.message.message;
+                        let form = Form::of(said.kind, &said.text);
+                        let text = snippet(self.query, &said.text, form, SNIPPET);
+                        let path = m.source.path.clone();
+                        let mut hit = SearchHit::new(m, text, scored.score);
+                        hit.source_exists = (hit.source_id == LOCAL)
+                            .then(|| std::fs::symlink_metadata(path).is_ok());
+                        hit.rank = u64::try_from(before + body.hits.len() + 1).unwrap_or(u64::MAX);
+                        hit.context = self.context(scored.id)?;
+                        body.hits.push(Hit {
+                            all: hit,
+                            fields: self.args.fields.clone(),
+                        });
+                    }
+                    None => {
+                        return Err(unavailable(&State::Corrupt {
+                            why: "it names a message that the archive does not hold".to_owned(),
+                        }));
+                    }
+                }
+            }
+        }
+        let missing = u64::try_from(gone.len()).unwrap_or(u64::MAX);
+        body.total = body.total.saturating_sub(missing);
+        let shown = u64::try_from(cursor.seen.len()).unwrap_or(u64::MAX);
+        if body.total > shown && !body.hits.is_empty() && cursor.seen.len() < MAX_SEEN {
+            body.next_cursor = Some(cursor.encode());
+        }
+        Ok(())
+    }
+
+    /// Where the list goes on, or its beginning.
+    fn cursor(&self, index: &LexicalReader) -> Result<Cursor> {
+        let manifest = &self.archive.generation().manifest;
+        let bound_to = Cursor::bind(&[
+            &manifest.archive_id,
+            manifest.generation.as_str(),
+            &self.query.explain().join("\n"),
+            &format!(
+                "{:?}",
+                (
+                    self.filter.provider.map(|p| p.as_str()),
+                    &self.filter.workspace,
+                    &self.filter.source_id,
+                    self.filter.role,
+                    // `7d` is another moment in each run.
+                    self.args.since.map(|m| format!("{m:?}")),
+                    self.args.until.map(|m| format!("{m:?}")),
+                )
+            ),
+        ]);
+        let Some(text) = &self.args.cursor else {
+            return Ok(Cursor {
+                bound_to,
+                newest: index.newest().map_err(damaged)?,
+                seen: BTreeSet::new(),
+            });
+        };
+        let refused = |what: &str| {
+            Error::new(ErrorKind::Usage, format!("the cursor {what}"))
+                .with_context("arg", "--cursor")
+                .with_hint("Give next_cursor of a document as it is, with the same query and filters, or begin anew without --cursor.")
+        };
+        match Cursor::decode(text) {
+            None => Err(refused("is none that this program made")),
+            Some(c) if c.bound_to != bound_to => Err(refused(
+                "belongs to another query, other filters or another archive",
+            )),
+            Some(c) => Ok(c),
+        }
+    }
+
+    fn context(&self, id: i64) -> Result<Option<ContextBlock>> {
+        let Some(n) = self.args.context else {
+            return Ok(None);
+        };
+        let (before, after) = self.archive.neighbours(id, n)?;
+        let texts = |ids: Vec<i64>| -> Result<Vec<ContextMessage>> {
+            let mut list = Vec::new();
+            for id in ids {
+                if let Some(m) = self.archive.placed_message(id)? {
+                    list.push(ContextMessage::from(&m));
+                }
+            }
+            Ok(list)
+        };
+        Ok(Some(ContextBlock {
+            before: texts(before)?,
+            after: texts(after)?,
+        }))
+    }
+}
+
+/// Damage of the index is no damage of the archive.
+fn damaged(e: Error) -> Error {
+    match e.kind() {
+        ErrorKind::ArchiveCorrupt | ErrorKind::ArchiveUnreadable | ErrorKind::UnsafeTarget => {
+            unavailable(&State::Corrupt {
+                why: e.message().to_owned(),
+            })
+            .with_source(e)
+        }
+        _ => e,
+    }
+}
+
+impl Human for SearchBody {
+    fn page(r: &Report<Self>, page: &mut Page) {
+        let b = &r.body;
+        if b.lexical.state == LexicalState::Stale {
+            let n = count(b.lexical.commits_behind, "commit is", "commits are");
+            page.anomaly(Mark::Warn, &format!("{n} not in the search index yet"));
+        }
+        if let Some(e) = &b.explain {
+            page.fact(&format!("asked     {}", e.clauses.join(" AND ")));
+        }
+        for hit in &b.hits {
+            let h = &hit.all;
+            let day = h.time.as_deref().and_then(|t| t.get(..10)).unwrap_or("-");
+            let id = h.session_id.get(..12).unwrap_or(&h.session_id);
+            let gone = if h.source_exists == Some(false) {
+                " (pruned)"
+            } else {
+                ""
+            };
+            let title = h
+                .title
+                .as_deref()
+                .or(h.workspace.as_deref())
+                .unwrap_or(&h.native_id);
+            page.fact(&format!(
+                "{day:<10} {:<6} {id} {:<9}{gone} {title}",
+                h.provider.as_str(),
+                role(h),
+            ));
+            for line in two_lines(h) {
+                page.fact(&format!("  {line}"));
+            }
+        }
+    }
+
+    fn verdict(r: &Report<Self>) -> String {
+        let b = &r.body;
+        if r.err.is_some() {
+            return "Nothing was searched.".to_owned();
+        }
+        let found = count(b.total, "message matches", "messages match");
+        let more = if b.next_cursor.is_some() {
+            "; the best are shown (--limit N or --cursor for more)"
+        } else {
+            ""
+        };
+        format!("{found}{more}.")
+    }
+}
+
+fn role(h: &SearchHit) -> &'static str {
+    use crate::model::record::Role;
+    match h.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        Role::System => "system",
+        Role::Meta => "meta",
+    }
+}
+
+/// The snippet on at most two lines, white space drawn together.
+fn two_lines(h: &SearchHit) -> Vec<String> {
+    const WIDTH: usize = 76;
+    let words: Vec<String> = h.snippet.split_whitespace().map(visible).collect();
+    let mut lines = vec![String::new()];
+    for word in words {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            *line = fit(&word, WIDTH);
+        } else if columns(line) + 1 + columns(&word) <= WIDTH {
+            line.push(' ');
+            line.push_str(&word);
+        } else if lines.len() == 2 {
+            break;
+        } else {
+            lines.push(fit(&word, WIDTH));
+        }
+    }
+    lines.retain(|l| !l.is_empty());
+    lines
+}

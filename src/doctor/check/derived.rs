@@ -1,0 +1,101 @@
+//! `derived.*`: whether what is made from the archive serves all of it. Nothing here can be worse
+//! than a warning: derived data is made again.
+
+use super::context::{ArchivePlace, Context, busy};
+use crate::error::{Error, ErrorKind};
+use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
+use crate::model::next::Next;
+use crate::store::archive::ArchiveReader;
+use crate::store::derived::{Derived, assets};
+use crate::store::layout;
+use crate::store::lexical::State;
+
+/// A few rows of each asset and of the archive; with `--deep` all of each asset.
+pub(super) fn served(cx: &mut Context) -> Vec<CheckResult> {
+    let mut results = Vec::new();
+    for asset in assets() {
+        results.push(one(cx, asset));
+    }
+    results
+}
+
+fn one(cx: &Context, asset: &dyn Derived) -> CheckResult {
+    let id = asset.check();
+    let skipped = |reason| CheckResult::skipped(id, reason, None);
+    let Some(root) = &cx.root else {
+        return skipped(SkipReason::NoArchive);
+    };
+    match cx.place {
+        ArchivePlace::None => return skipped(SkipReason::NoArchive),
+        ArchivePlace::Lost => return skipped(SkipReason::Blocked),
+        // What an asset should serve can't be told; that is the archive's own finding.
+        ArchivePlace::Generation(_) if !cx.archive_readable => {
+            return skipped(SkipReason::Blocked);
+        }
+        ArchivePlace::Generation(_) => {}
+    }
+    let looked = ArchiveReader::open(root).and_then(|archive| {
+        let Some(archive) = archive else {
+            return Ok(None);
+        };
+        let messages = match cx.facts.archive.messages {
+            Some(n) => n,
+            None => archive.counts()?.messages,
+        };
+        asset.state(root, &archive, messages).map(Some)
+    });
+    let mut state = match looked {
+        Ok(Some(survey)) => survey.state,
+        Ok(None) => return skipped(SkipReason::NoArchive),
+        Err(e) => return unread(id, &e),
+    };
+    if cx.request.deep && state.answers() {
+        match asset.verify(root) {
+            Ok(Some(why)) => state = State::Corrupt { why },
+            Ok(None) => {}
+            Err(e) => return unread(id, &e),
+        }
+    }
+    CheckResult::ran(id, finding(id, asset.name(), &state).into_iter().collect())
+}
+
+fn unread(id: CheckId, e: &Error) -> CheckResult {
+    if e.kind() == ErrorKind::LockBusy {
+        return busy(&[id]).remove(0);
+    }
+    let f = Finding::new(
+        id,
+        "lexical-unreadable",
+        Severity::Warn,
+        layout::LEXICAL,
+        e.message(),
+    );
+    CheckResult::unknown(id, UnknownReason::Unreadable, vec![f])
+}
+
+fn finding(id: CheckId, name: &str, state: &State) -> Option<Finding> {
+    let (code, message) = match state {
+        State::Ready => return None,
+        State::Missing => ("lexical-missing", format!("there is no {name} index")),
+        State::Stale { commits } => (
+            "lexical-stale",
+            format!("the {name} index is {commits} commits behind the archive"),
+        ),
+        State::Outdated { why } => ("lexical-stale", format!("the {name} index: {why}")),
+        State::Hollow { found, expected } => (
+            "lexical-hollow",
+            format!("the {name} index accounts for {found} messages instead of {expected}"),
+        ),
+        State::Building { .. } => (
+            "lexical-building",
+            format!("the {name} index was begun and is not finished"),
+        ),
+        State::Corrupt { why } => ("lexical-corrupt", format!("the {name} index: {why}")),
+    };
+    let next = match state {
+        // A plain run may look where this one did not.
+        State::Corrupt { .. } => Next::IndexFull,
+        _ => Next::Index,
+    };
+    Some(Finding::new(id, code, Severity::Warn, layout::LEXICAL, message).with_next(next))
+}

@@ -1,0 +1,409 @@
+//! The document of `search`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+
+use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use super::session_of::message_id;
+use super::time::rfc3339;
+use crate::error::{Error, ErrorKind};
+use crate::exit::ExitCodeKind;
+use crate::model::finding::RiskLevel;
+use crate::model::next::Next;
+use crate::model::path::PathText;
+use crate::model::provider::Provider;
+use crate::model::record::{MessageKind, Role};
+use crate::store::archive::PlacedMessage;
+use crate::store::lexical::{Snippet, State};
+
+/// Characters of a neighbouring message that are shown.
+const CONTEXT_CHARS: usize = 400;
+
+/// Messages that hold every word of a query, the best first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SearchBody {
+    /// The query as it was given.
+    pub query: String,
+    /// The best first; of equals the newest.
+    pub hits: Vec<Hit>,
+    /// How many messages match, those of earlier pages included.
+    pub total: u64,
+    /// Whether the index does not know all messages yet, so that more may match.
+    pub total_is_lower_bound: bool,
+    /// `--cursor` for the next page; null when this is the last one. A list ends after 10,000 hits.
+    pub next_cursor: Option<String>,
+    /// The index that was asked.
+    pub lexical: LexicalBlock,
+    /// How the query was read. Only with `--explain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explain: Option<ExplainBlock>,
+}
+
+impl Body for SearchBody {
+    const NAME: &'static str = "search";
+}
+
+/// The index that was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LexicalBlock {
+    /// In what state it is. Only `ready` and `stale` give hits.
+    pub state: LexicalState,
+    /// Messages that can be found.
+    pub documents: u64,
+    /// Commits of the archive that it does not know yet.
+    pub commits_behind: u64,
+}
+
+/// In what state the lexical index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LexicalState {
+    /// It knows every message.
+    Ready,
+    /// It knows an earlier commit.
+    Stale,
+    /// Another version of the program or another generation of the archive made it.
+    Outdated,
+    /// There is none.
+    Missing,
+    /// It was begun and not finished.
+    Building,
+    /// It holds other messages than it should.
+    Hollow,
+    /// It can't be read.
+    Corrupt,
+}
+
+impl LexicalState {
+    /// The word for `state`.
+    #[must_use]
+    pub const fn of(state: &State) -> LexicalState {
+        match state {
+            State::Ready => LexicalState::Ready,
+            State::Stale { .. } => LexicalState::Stale,
+            State::Outdated { .. } => LexicalState::Outdated,
+            State::Missing => LexicalState::Missing,
+            State::Building { .. } => LexicalState::Building,
+            State::Hollow { .. } => LexicalState::Hollow,
+            State::Corrupt { .. } => LexicalState::Corrupt,
+        }
+    }
+}
+
+/// How a query was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ExplainBlock {
+    /// What a message must hold, each as the full-text engine is asked. `p` holds the words and
+    /// parts of identifiers, `*` stands behind a beginning.
+    pub clauses: Vec<String>,
+    /// Words that were left out, because there were too many.
+    pub words_left_out: u64,
+    /// Not before, RFC 3339.
+    pub since: Option<String>,
+    /// Before, RFC 3339.
+    pub until: Option<String>,
+    /// How hits are ordered.
+    pub order: String,
+}
+
+/// One message that matches, or the fields of it that were asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// All there is.
+    pub all: SearchHit,
+    /// Names of the fields that are written; all when empty.
+    pub fields: Vec<String>,
+}
+
+impl Serialize for Hit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.fields.is_empty() {
+            return self.all.serialize(serializer);
+        }
+        let mut value = serde_json::to_value(&self.all).map_err(S::Error::custom)?;
+        if let Some(map) = value.as_object_mut() {
+            map.retain(|name, _| self.fields.iter().any(|f| f == name));
+        }
+        value.serialize(serializer)
+    }
+}
+
+impl JsonSchema for Hit {
+    fn schema_name() -> Cow<'static, str> {
+        "Hit".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = SearchHit::json_schema(generator);
+        // `--fields` leaves out any of them.
+        schema.remove("required");
+        schema
+    }
+}
+
+/// One message that matches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SearchHit {
+    /// Place in the whole list, counted from 1.
+    pub rank: u64,
+    /// How well it matches, in thousandths of BM25: the larger, the better.
+    pub score_milli: i64,
+    /// Id of the session, the same after every rebuild.
+    pub session_id: String,
+    /// Id of the session in its harness.
+    pub native_id: String,
+    /// The harness.
+    pub provider: Provider,
+    /// Machine it comes from.
+    pub source_id: String,
+    /// Title of the session, when the harness keeps one.
+    pub title: Option<String>,
+    /// Working directory of the session.
+    pub workspace: Option<String>,
+    /// Id of the message, as the export has it.
+    pub message_id: String,
+    /// Who speaks.
+    pub role: Role,
+    /// What it is.
+    pub kind: MessageKind,
+    /// Time stamp, RFC 3339.
+    pub time: Option<String>,
+    /// Tool name, for calls and results that name it.
+    pub tool_name: Option<String>,
+    /// A piece of the text, as it stands there.
+    pub snippet: String,
+    /// What matched in it.
+    pub matches: Vec<MatchRange>,
+    /// Whether text stands before the piece.
+    pub cut_before: bool,
+    /// Whether text stands behind the piece.
+    pub cut_after: bool,
+    /// Where the message lies in its source.
+    pub position: Position,
+    /// Where the source is or was.
+    pub source_path: String,
+    /// Whether the source is still there; null for one of another machine. Its bytes are in the
+    /// mirror either way.
+    pub source_exists: Option<bool>,
+    /// Messages of the session around it. Only with `--context`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextBlock>,
+}
+
+/// The names of all fields of a hit.
+pub const FIELDS: [&str; 21] = [
+    "rank",
+    "score_milli",
+    "session_id",
+    "native_id",
+    "provider",
+    "source_id",
+    "title",
+    "workspace",
+    "message_id",
+    "role",
+    "kind",
+    "time",
+    "tool_name",
+    "snippet",
+    "matches",
+    "cut_before",
+    "cut_after",
+    "position",
+    "source_path",
+    "source_exists",
+    "context",
+];
+
+/// A range of a snippet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MatchRange {
+    /// First character (Unicode scalar value), counted from 0.
+    pub start: u64,
+    /// The character behind the last one.
+    pub end: u64,
+}
+
+/// Where a message lies in its source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Position {
+    /// Source key.
+    pub source: String,
+    /// Capture in which it was first seen.
+    pub seq: u64,
+    /// First byte of its record, after decompression.
+    pub offset: u64,
+    /// Bytes of its record.
+    pub len: u64,
+    /// Line of its record, counted from 1.
+    pub line: u64,
+    /// Which message of the record it is, counted from 0.
+    pub part: u64,
+}
+
+/// Messages around a hit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ContextBlock {
+    /// The ones before, in the order of the session.
+    pub before: Vec<ContextMessage>,
+    /// The ones behind.
+    pub after: Vec<ContextMessage>,
+}
+
+/// A message near a hit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ContextMessage {
+    /// Id of the message.
+    pub message_id: String,
+    /// Who speaks.
+    pub role: Role,
+    /// What it is.
+    pub kind: MessageKind,
+    /// Time stamp, RFC 3339.
+    pub time: Option<String>,
+    /// Its text, up to 400 characters.
+    pub text: String,
+    /// Whether the text goes on.
+    pub cut: bool,
+}
+
+impl From<&PlacedMessage> for ContextMessage {
+    fn from(m: &PlacedMessage) -> ContextMessage {
+        let text = &m.message.message.text;
+        let end = text
+            .char_indices()
+            .nth(CONTEXT_CHARS)
+            .map_or(text.len(), |(at, _)| at);
+        ContextMessage {
+            message_id: message_id(&m.message.record_hash, m.message.occurrence, m.message.part),
+            role: m.message.message.role,
+            kind: m.message.message.kind,
+            time: m.message.time_ms.and_then(rfc3339),
+            text: text.get(..end).unwrap_or_default().to_owned(),
+            cut: end < text.len(),
+        }
+    }
+}
+
+impl SearchHit {
+    /// The hit in message `m`.
+    #[must_use]
+    pub fn new(m: PlacedMessage, snippet: Snippet, score: f64) -> SearchHit {
+        let n = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let (c, a) = (m.conversation, m.message);
+        SearchHit {
+            rank: 0,
+            // BM25 is negative, the better the smaller.
+            #[allow(clippy::cast_possible_truncation)]
+            score_milli: (score * -1000.0).round() as i64,
+            session_id: c.id,
+            native_id: c.native_id,
+            provider: c.provider,
+            source_id: c.source_id,
+            title: c.title,
+            workspace: c.workspace,
+            message_id: message_id(&a.record_hash, a.occurrence, a.part),
+            role: a.message.role,
+            kind: a.message.kind,
+            time: a.time_ms.and_then(rfc3339),
+            tool_name: a.message.tool_name,
+            matches: snippet
+                .matches
+                .iter()
+                .map(|(start, end)| MatchRange {
+                    start: n(*start),
+                    end: n(*end),
+                })
+                .collect(),
+            snippet: snippet.text,
+            cut_before: snippet.cut_before,
+            cut_after: snippet.cut_after,
+            position: Position {
+                source: a.source.to_string(),
+                seq: a.seq,
+                offset: a.span.offset,
+                len: a.span.len,
+                line: m.line,
+                part: a.part,
+            },
+            source_path: PathText::new(&m.source.path).path,
+            source_exists: None,
+            context: None,
+        }
+    }
+}
+
+/// What to say where the index can't answer. `noticed` is false where only this command saw it, so
+/// that a plain `index` would not.
+#[must_use]
+pub fn unavailable(state: &State) -> Error {
+    let what = match state {
+        State::Ready | State::Stale { .. } => "can't be asked".to_owned(),
+        State::Missing => "is not there".to_owned(),
+        State::Building { .. } => "is not finished".to_owned(),
+        State::Outdated { why } => format!("can't be used: {why}"),
+        State::Hollow { found, expected } => {
+            format!("is incomplete: it holds {found} of {expected} messages")
+        }
+        State::Corrupt { why } => format!("is damaged: {why}"),
+    };
+    Error::new(
+        ErrorKind::LexicalUnavailable,
+        format!("the search index {what}"),
+    )
+    .with_hint("Nothing is lost: it is made again from the archive.")
+}
+
+/// The document, from what was found. `error`: why the index gave nothing; `next` puts it right.
+#[must_use]
+pub fn search_report(
+    body: SearchBody,
+    error: Option<&Error>,
+    next: Next,
+    site: &Site,
+) -> Report<SearchBody> {
+    let (status, kind, behind) = match body.lexical.state {
+        LexicalState::Ready => (Status::Ok, OutcomeKind::OkNoActionNeeded, false),
+        _ => (Status::Warn, OutcomeKind::OkReadOnlyDiagnosed, true),
+    };
+    let outcome = OperationOutcome::new(kind, ExitCodeKind::Success);
+    let mut report = Report::new(status, outcome, body);
+    if behind || error.is_some() {
+        report = report.recommending(&[next], site);
+        report.risk_level = RiskLevel::Low;
+    }
+    match error {
+        None => report,
+        Some(e) => {
+            let mut report = report.failing_keeping_next(e, site);
+            report.risk_level = RiskLevel::Low;
+            report
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_has_its_name_in_the_list() {
+        let mut generator = schemars::generate::SchemaSettings::draft2020_12()
+            .for_serialize()
+            .into_generator();
+        let schema = SearchHit::json_schema(&mut generator).to_value();
+        let mut names: Vec<&str> = schema["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let mut list = FIELDS;
+        names.sort_unstable();
+        list.sort_unstable();
+        assert_eq!(names, list);
+    }
+}

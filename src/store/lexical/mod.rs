@@ -1,0 +1,22 @@
+//! The lexical index: derived from the archive, in a database of its own under `derived/lexical/`.
+//!
+//! It holds no text: tokens, and beside them what filters need. Whatever happens to it, the archive
+//! is whole, and `index` makes it again.
+
+mod build;
+mod cursor;
+mod query;
+mod schema;
+mod search;
+mod snippet;
+mod state;
+mod tokens;
+
+pub use build::{Cause, Refreshed, refresh};
+pub use cursor::{Cursor, MAX_SEEN};
+pub use query::Query;
+pub use schema::Served;
+pub use search::{Filter, LexicalReader, Page, Scored};
+pub use snippet::{Snippet, places, snippet};
+pub use state::{State, Survey, survey, verify};
+pub use tokens::{Form, MAX_TEXT};

@@ -1,0 +1,203 @@
+//! The index's tables, and the row that says what it serves.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::tokens;
+use crate::error::Result;
+use crate::model::digest::Digest;
+use crate::model::record::{MessageKind, Role};
+use crate::store::sqlite;
+
+/// Changes with every change of the tables: another number means "make it again".
+pub const FORMAT: i64 = 1;
+
+/// The tokens are made before they come here, so the tokenizer splits at spaces and does nothing
+/// else. `p` holds the parts of a text, `w` its identifiers as single words.
+const SCHEMA: &str = "
+CREATE TABLE meta(
+  id INTEGER PRIMARY KEY CHECK (id=1), format INTEGER NOT NULL, tokens INTEGER NOT NULL,
+  archive_id TEXT NOT NULL, generation TEXT NOT NULL, commit_number INTEGER NOT NULL,
+  head BLOB NOT NULL, last_message INTEGER NOT NULL, last_record INTEGER NOT NULL,
+  documents INTEGER NOT NULL, superseded INTEGER NOT NULL, empty INTEGER NOT NULL,
+  unreadable INTEGER NOT NULL, cut INTEGER NOT NULL, complete INTEGER NOT NULL
+) STRICT;
+CREATE TABLE conversation(
+  id INTEGER PRIMARY KEY, provider TEXT NOT NULL, source_id TEXT NOT NULL, workspace TEXT
+) STRICT;
+CREATE TABLE doc(
+  id INTEGER PRIMARY KEY, conversation INTEGER NOT NULL, role INTEGER NOT NULL,
+  kind INTEGER NOT NULL, time_ms INTEGER
+) STRICT;
+CREATE VIRTUAL TABLE message USING fts5(
+  p, w, content='', contentless_delete=1, tokenize='ascii'
+);
+";
+
+/// How many messages an index serves, and what became of the others. The parts add up to the
+/// archive's messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Messages that can be found.
+    pub documents: u64,
+    /// Messages of which the archive has a newer version.
+    pub superseded: u64,
+    /// Messages without text.
+    pub empty: u64,
+    /// Rows that could not be read or indexed.
+    pub unreadable: u64,
+    /// Of the documents, those that are indexed up to [`super::MAX_TEXT`] bytes.
+    pub cut: u64,
+}
+
+impl Served {
+    /// Messages of the archive that were looked at.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        [self.documents, self.superseded, self.empty, self.unreadable]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// What an index serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub format: i64,
+    pub tokens: i64,
+    pub archive_id: String,
+    pub generation: String,
+    /// The archive's commit up to which it is complete, and its chain head.
+    pub commit: u64,
+    pub head: Digest,
+    /// Row number of the last message that was looked at.
+    pub last_message: i64,
+    /// Row number of the newest record when the index was last complete.
+    pub last_record: i64,
+    pub served: Served,
+    /// Whether it was ever complete.
+    pub complete: bool,
+}
+
+impl Meta {
+    pub fn is_ours(&self) -> bool {
+        self.format == FORMAT && self.tokens == tokens::VERSION
+    }
+
+    /// The row; `None` when there is none.
+    pub fn read(conn: &Connection) -> rusqlite::Result<Option<Meta>> {
+        let get = |r: &rusqlite::Row<'_>, i: usize| -> rusqlite::Result<u64> {
+            Ok(u64::try_from(r.get::<_, i64>(i)?).unwrap_or(0))
+        };
+        conn.query_row(
+            "SELECT format, tokens, archive_id, generation, commit_number, head, last_message, \
+             last_record, documents, superseded, empty, unreadable, cut, complete FROM meta \
+             WHERE id=1",
+            [],
+            |r| {
+                Ok(Meta {
+                    format: r.get(0)?,
+                    tokens: r.get(1)?,
+                    archive_id: r.get(2)?,
+                    generation: r.get(3)?,
+                    commit: get(r, 4)?,
+                    head: Digest(r.get(5)?),
+                    last_message: r.get(6)?,
+                    last_record: r.get(7)?,
+                    served: Served {
+                        documents: get(r, 8)?,
+                        superseded: get(r, 9)?,
+                        empty: get(r, 10)?,
+                        unreadable: get(r, 11)?,
+                        cut: get(r, 12)?,
+                    },
+                    complete: r.get(13)?,
+                })
+            },
+        )
+        .optional()
+    }
+
+    pub fn write(&self, conn: &Connection) -> rusqlite::Result<()> {
+        let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let s = &self.served;
+        conn.prepare_cached(
+            "INSERT OR REPLACE INTO meta VALUES (1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+        )?
+        .execute(rusqlite::params![
+            self.format,
+            self.tokens,
+            self.archive_id,
+            self.generation,
+            int(self.commit),
+            self.head.0,
+            self.last_message,
+            self.last_record,
+            int(s.documents),
+            int(s.superseded),
+            int(s.empty),
+            int(s.unreadable),
+            int(s.cut),
+            self.complete,
+        ])
+        .map(drop)
+    }
+}
+
+/// Makes the tables in an empty database.
+pub(super) fn make(conn: &Connection, path: &Path, meta: &Meta) -> Result<()> {
+    let run = || -> rusqlite::Result<()> {
+        conn.execute_batch("BEGIN IMMEDIATE")?;
+        conn.execute_batch(SCHEMA)?;
+        // Larger segments are written less often and merged less.
+        conn.execute_batch("INSERT INTO message(message, rank) VALUES ('hashsize', 33554432)")?;
+        meta.write(conn)?;
+        conn.execute_batch("COMMIT")
+    };
+    run().map_err(|e| sqlite::failed("make", path, e))
+}
+
+/// How many documents FTS5 itself says it has: the first number of its record of averages. One row
+/// is read. `None` when it can't be told.
+pub(super) fn fts_rows(conn: &Connection) -> rusqlite::Result<Option<u64>> {
+    let block: Option<Vec<u8>> = conn
+        .query_row("SELECT block FROM message_data WHERE id=1", [], |r| {
+            r.get(0)
+        })
+        .optional()?;
+    Ok(block.map(|bytes| varint(&bytes)))
+}
+
+/// A number as SQLite writes it: seven bits a byte, the highest first.
+fn varint(bytes: &[u8]) -> u64 {
+    let mut n = 0;
+    for b in bytes.iter().take(8) {
+        n = (n << 7) | u64::from(b & 0x7F);
+        if b & 0x80 == 0 {
+            break;
+        }
+    }
+    n
+}
+
+pub(super) const fn role_code(role: Role) -> i64 {
+    match role {
+        Role::User => 1,
+        Role::Assistant => 2,
+        Role::Tool => 3,
+        Role::System => 4,
+        Role::Meta => 5,
+    }
+}
+
+pub(super) const fn kind_code(kind: MessageKind) -> i64 {
+    match kind {
+        MessageKind::Text => 1,
+        MessageKind::Reasoning => 2,
+        MessageKind::ToolCall => 3,
+        MessageKind::ToolResult => 4,
+        MessageKind::Summary => 5,
+        MessageKind::Attachment => 6,
+    }
+}

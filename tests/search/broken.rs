@@ -1,0 +1,226 @@
+use std::fs;
+use std::path::PathBuf;
+
+use super::sandbox::{Sandbox, files_below, snapshot};
+use super::talk::{id, search, texts};
+
+fn world() -> Sandbox {
+    let s = Sandbox::new();
+    let all: Vec<String> = (0..300)
+        .map(|n| format!("needle number{n} {}", "word ".repeat(20)))
+        .collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    texts(&s, &id(1), &all);
+    s.run(&["index"]).expect(0);
+    s
+}
+
+fn folder(s: &Sandbox) -> PathBuf {
+    let lexical = s.data().join("derived/lexical");
+    let current = fs::read_to_string(lexical.join("CURRENT")).unwrap();
+    lexical.join(current.trim_end())
+}
+
+#[track_caller]
+fn code(s: &Sandbox) -> Option<String> {
+    let before = snapshot(&s.data());
+    let run = s
+        .run(&["doctor", "check", "--only", "derived.lexical"])
+        .expect(0);
+    assert!(snapshot(&s.data()) == before, "the check left a trace");
+    run.json["findings"]
+        .as_array()
+        .and_then(|f| f.first())
+        .map(|f| {
+            assert_eq!(f["severity"], "warn");
+            assert_eq!(
+                run.at("/recommended_commands/0/argv/1"),
+                "index",
+                "{}",
+                run.stdout
+            );
+            f["code"].as_str().unwrap().to_owned()
+        })
+}
+
+#[track_caller]
+fn heals(s: &Sandbox, what: &str) {
+    let exported = s.messages(s.sessions()[0]["id"].as_str().unwrap()).len();
+    assert_eq!(exported, 300, "{what}");
+    s.run(&["index"]).expect(0);
+    assert_eq!(code(s), None, "{what}");
+    assert_eq!(search(s, &["needle"]).number("/total"), 300, "{what}");
+    let folders = fs::read_dir(s.data().join("derived/lexical"))
+        .unwrap()
+        .count();
+    assert_eq!(folders, 2, "{what}: CURRENT and one index");
+}
+
+/// Opens the index as any program could, and changes it.
+fn tamper(s: &Sandbox, sql: &str) {
+    let db = folder(s).join("index.db");
+    let conn = rusqlite::Connection::open(db).unwrap();
+    conn.execute_batch(sql).unwrap();
+    drop(conn);
+    for suffix in ["-wal", "-shm"] {
+        let _ = fs::remove_file(folder(s).join(format!("index.db{suffix}")));
+    }
+}
+
+#[test]
+fn every_broken_state_is_found_and_healed() {
+    type Break = fn(&Sandbox);
+    let ways: &[(&str, &str, Break)] = &[
+        ("derived gone", "lexical-missing", |s| {
+            fs::remove_dir_all(s.data().join("derived")).unwrap()
+        }),
+        ("index gone", "lexical-missing", |s| {
+            fs::remove_dir_all(folder(s)).unwrap()
+        }),
+        ("a file in its place", "lexical-missing", |s| {
+            fs::remove_dir_all(s.data().join("derived/lexical")).unwrap();
+            fs::write(s.data().join("derived/lexical"), "x").unwrap();
+        }),
+        ("CURRENT gone", "lexical-building", |s| {
+            fs::remove_file(s.data().join("derived/lexical/CURRENT")).unwrap()
+        }),
+        ("CURRENT garbage", "lexical-building", |s| {
+            fs::write(s.data().join("derived/lexical/CURRENT"), "\u{0}../../x").unwrap()
+        }),
+        ("CURRENT names another", "lexical-missing", |s| {
+            fs::write(s.data().join("derived/lexical/CURRENT"), "l99999999\n").unwrap()
+        }),
+        ("empty file", "lexical-corrupt", |s| {
+            fs::write(folder(s).join("index.db"), "").unwrap()
+        }),
+        ("garbage", "lexical-corrupt", |s| {
+            fs::write(folder(s).join("index.db"), vec![7; 100_000]).unwrap()
+        }),
+        ("cut", "lexical-corrupt", |s| {
+            let db = folder(s).join("index.db");
+            let bytes = fs::read(&db).unwrap();
+            fs::write(&db, &bytes[..bytes.len() / 2]).unwrap();
+        }),
+        ("a page of zeros", "lexical-corrupt", |s| {
+            let db = folder(s).join("index.db");
+            let mut bytes = fs::read(&db).unwrap();
+            let n = bytes.len();
+            bytes[n - 8192..n - 4096].fill(0);
+            fs::write(&db, bytes).unwrap();
+        }),
+        ("rows taken out", "lexical-hollow", |s| {
+            tamper(
+                s,
+                "DELETE FROM message WHERE rowid IN (SELECT id FROM doc LIMIT 60); DELETE FROM doc WHERE id IN (SELECT id FROM doc LIMIT 60)",
+            )
+        }),
+        ("hollow and saying so", "lexical-hollow", |s| {
+            tamper(
+                s,
+                "DELETE FROM message WHERE rowid IN (SELECT id FROM doc); DELETE FROM doc; UPDATE meta SET documents=0",
+            )
+        }),
+        ("no meta", "lexical-corrupt", |s| {
+            tamper(s, "DELETE FROM meta")
+        }),
+        ("another format", "lexical-stale", |s| {
+            tamper(s, "UPDATE meta SET format=format+1")
+        }),
+        ("another archive", "lexical-stale", |s| {
+            tamper(s, "UPDATE meta SET archive_id='x'")
+        }),
+        ("half-built", "lexical-building", |s| {
+            tamper(s, "UPDATE meta SET complete=0")
+        }),
+        ("a table gone", "lexical-corrupt", |s| {
+            tamper(s, "DROP TABLE doc")
+        }),
+    ];
+    for (what, expected, break_it) in ways {
+        let s = world();
+        assert_eq!(code(&s), None, "{what}");
+        break_it(&s);
+        assert_eq!(code(&s).as_deref(), Some(*expected), "{what}");
+        let run = s.run(&["search", "needle"]);
+        assert_eq!(
+            (run.code, run.text("/err/kind")),
+            (8, "lexical-unavailable"),
+            "{what}: {}",
+            run.stdout
+        );
+        assert_eq!(run.at("/recommended_commands/0/argv/1"), "index", "{what}");
+        assert_eq!(run.at("/hits").as_array().map(Vec::len), Some(0), "{what}");
+        heals(&s, what);
+    }
+}
+
+#[test]
+fn an_index_behind_the_archive_answers_and_says_so() {
+    let s = world();
+    texts(&s, &id(2), &["needle late"]);
+    let run = s.run(&["index", "--skip-lexical"]).expect(0);
+    assert_eq!(run.text("/lexical/outcome"), "skipped");
+    assert_eq!(code(&s).as_deref(), Some("lexical-stale"));
+    let run = s.run(&["search", "needle"]).expect(0);
+    assert_eq!(run.text("/lexical/state"), "stale");
+    assert_eq!(
+        (run.number("/total"), run.at("/total_is_lower_bound")),
+        (300, &true.into())
+    );
+    let run = s.run(&["index"]).expect(0);
+    assert_eq!(run.text("/lexical/outcome"), "updated");
+    assert_eq!(run.number("/lexical/added"), 1);
+    assert_eq!(search(&s, &["late"]).number("/total"), 1);
+    let again = s.run(&["index"]).expect(0);
+    assert_eq!(again.text("/status"), "no-op");
+}
+
+/// Each file below derived/ removed, emptied, filled with garbage: nothing that is not derived
+/// changes, and one run heals.
+#[test]
+fn any_file_may_vanish_or_be_overwritten() {
+    let s = world();
+    let names: Vec<PathBuf> = files_below(&s.data().join("derived"))
+        .into_iter()
+        .map(|p| p.strip_prefix(s.data().join("derived")).unwrap().to_owned())
+        .collect();
+    assert!(names.len() >= 3);
+    for n in 0..names.len() {
+        for way in ["remove", "empty", "garbage"] {
+            let files = files_below(&s.data().join("derived"));
+            let Some(path) = files.get(n) else { continue };
+            match way {
+                "remove" => fs::remove_file(path).unwrap(),
+                "empty" => fs::write(path, "").unwrap(),
+                _ => fs::write(path, vec![0xA5; 5000]).unwrap(),
+            }
+            let precious = s
+                .run(&["doctor", "check", "--skip", "derived.lexical"])
+                .expect(0);
+            assert_ne!(precious.text("/status"), "error");
+            heals(&s, &format!("{way} {}", path.display()));
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_a_warning() {
+    use std::os::unix::fs::symlink;
+    let s = Sandbox::new();
+    texts(&s, &id(1), &["needle"]);
+    s.run(&["index", "--skip-lexical"]).expect(0);
+    // A link: nothing is ever written through one, whoever the user is.
+    let _ = fs::remove_dir_all(s.data().join("derived"));
+    let elsewhere = s.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, s.data().join("derived")).unwrap();
+    texts(&s, &id(2), &["needle"]);
+    let run = s.run(&["index"]).expect(0);
+    assert_eq!(run.text("/lexical/outcome"), "failed", "{}", run.stdout);
+    assert!(!run.text("/lexical/problem").is_empty());
+    assert_eq!(run.number("/archived/messages"), 1);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    fs::remove_file(s.data().join("derived")).unwrap();
+    s.run(&["index"]).expect(0);
+    assert_eq!(search(&s, &["needle"]).number("/total"), 2);
+}
