@@ -84,6 +84,8 @@ pub enum Command {
     /// List and show sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Read one session: who said what, in order, a page at a time
+    View(ViewArgs),
     /// Hand out one session: its files byte for byte, or its messages
     Export(ExportArgs),
     /// Look into the raw mirror
@@ -200,6 +202,27 @@ pub struct SessionsShowArgs {
     /// the path of its file
     #[arg(value_name = "SESSION", value_parser = not_empty())]
     pub id: OsString,
+}
+
+/// `view`
+#[derive(Debug, Clone, Args)]
+pub struct ViewArgs {
+    /// The session: its id, the harness's own id, the first characters of either (six or more), or
+    /// the path of its file
+    #[arg(value_name = "SESSION", value_parser = not_empty())]
+    pub id: OsString,
+    /// Number of the first message to show
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub from: u64,
+    /// How many messages to show [default: what fits on a page; 10 with --raw, 50 with --json]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Show each message whole, lines as they are
+    #[arg(long)]
+    pub raw: bool,
+    /// Show superseded versions of messages too
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// `export`

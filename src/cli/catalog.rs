@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 14] = [
+pub const SCHEMAS: [&str; 15] = [
     "doctor-check",
     "error",
     "export",
@@ -16,6 +16,7 @@ pub const SCHEMAS: [&str; 14] = [
     "sessions-list",
     "sessions-show",
     "version",
+    "view",
 ];
 
 /// One command.
@@ -30,7 +31,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 11] = [
+pub const COMMANDS: [Entry; 12] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -56,6 +57,11 @@ pub const COMMANDS: [Entry; 11] = [
         words: &["sessions", "show"],
         mutates: false,
         schema: "sessions-show",
+    },
+    Entry {
+        words: &["view"],
+        mutates: false,
+        schema: "view",
     },
     Entry {
         words: &["export"],

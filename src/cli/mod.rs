@@ -13,16 +13,19 @@ pub mod export_json;
 mod health;
 mod index;
 mod introspect;
+mod lines;
 mod mirror;
 mod page;
 pub mod parse;
 mod place;
 mod progress;
+mod reading;
 pub mod sanitise;
 mod session_name;
 mod sessions;
 mod signal;
 mod stdout;
+mod view;
 mod write_out;
 
 use std::ffi::OsString;
@@ -98,7 +101,7 @@ fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
 /// whether it makes a file of it. The check and health say for themselves what they could not see.
 fn reads(command: &Command) -> Option<bool> {
     match command {
-        Command::Sessions(_) => Some(false),
+        Command::Sessions(_) | Command::View(_) => Some(false),
         Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
         Command::Mirror(MirrorCommand::Get(_)) => Some(true),
         Command::Mirror(_) => Some(false),
@@ -122,6 +125,7 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
         Command::Sessions(SessionsCommand::Show(a)) => {
             out.finish(sessions::show(ctx, a), false, &ctx.site)
         }
+        Command::View(a) => view::run(ctx, a, out),
         Command::Export(a) => export::run(ctx, a, out),
         Command::Mirror(MirrorCommand::Verify(a)) => {
             out.finish(mirror::verify(ctx, a), false, &ctx.site)

@@ -15,5 +15,6 @@ pub mod registry;
 mod session_of;
 pub mod sessions;
 pub mod time;
+pub mod view;
 
 pub use check_build::{CheckRun, MAX_BYTES, check_report};

@@ -14,6 +14,7 @@ use super::index::IndexBody;
 use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
 use super::sessions::{SessionsListBody, SessionsShowBody};
+use super::view::ViewBody;
 
 /// The schema of every document, by name.
 #[must_use]
@@ -33,6 +34,7 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<SessionsListBody>(),
         schema::<SessionsShowBody>(),
         schema::<VersionBody>(),
+        schema::<ViewBody>(),
     ]
     .into_iter()
     .collect()

@@ -181,6 +181,8 @@ pub fn every_command() -> Vec<Vec<OsString>> {
         &["doctor", "check"],
         &["sessions", "list"],
         &["sessions", "show", "0011"],
+        &["view", "0011"],
+        &["view", "0011", "--raw", "--all", "--from", "1", "--count", "2"],
         &["export", "0011", "--format", "raw", "-o", "out-raw"],
         &["export", "0011", "--format", "json", "-o", "out.json"],
         &["export", "0011", "--format", "json"],

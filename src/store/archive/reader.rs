@@ -297,11 +297,7 @@ impl ArchiveReader {
         f: &mut dyn FnMut(ArchivedMessage) -> Result<()>,
     ) -> Result<()> {
         let sql = format!(
-            "SELECT r.hash, r.occurrence, m.id, r.native_id, r.native_parent, r.time_ms, m.role, \
-             m.kind, m.text, m.tool_name, m.call_id, m.model, m.is_error, s.source_key, r.seq, \
-             r.offset, r.len, \
-             EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id) \
-             FROM records r CROSS JOIN messages m CROSS JOIN sources s \
+            "SELECT {MESSAGE_COLUMNS} FROM records r CROSS JOIN messages m CROSS JOIN sources s \
              WHERE r.id BETWEEN ?2 AND ?3 AND r.conversation=?1 AND r.duplicate_of IS NULL \
              AND m.id BETWEEN r.id<<{PART_BITS} AND (r.id<<{PART_BITS})+{} \
              AND s.id=r.source ORDER BY r.id, m.id",
@@ -427,7 +423,7 @@ impl ArchiveReader {
     }
 
     /// Row id of a conversation.
-    fn row_id(&self, id: &str) -> Result<i64> {
+    pub(super) fn row_id(&self, id: &str) -> Result<i64> {
         self.conn
             .prepare_cached("SELECT id FROM conversations WHERE public_id=?1")
             .and_then(|mut s| s.query_row([id], |r| r.get(0)).optional())
@@ -442,7 +438,7 @@ impl ArchiveReader {
 
     /// Runs `sql` over the ranges of record ids that hold a conversation's records, in order. So a
     /// stream needs neither an index by conversation nor a sort.
-    fn runs<T>(
+    pub(super) fn runs<T>(
         &self,
         id: &str,
         sql: &str,
@@ -491,6 +487,12 @@ impl ArchiveReader {
     }
 }
 
+/// What [`read_message`] reads.
+pub(super) const MESSAGE_COLUMNS: &str = "r.hash, r.occurrence, m.id, r.native_id, \
+    r.native_parent, r.time_ms, m.role, m.kind, m.text, m.tool_name, m.call_id, m.model, \
+    m.is_error, s.source_key, r.seq, r.offset, r.len, \
+    EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id)";
+
 const RECORD_COLUMNS: &str = "s.source_key, r.epoch, r.seq, r.offset, r.len, r.line, r.hash, \
     r.occurrence, r.counted, r.disposition, r.supersedes, r.recovery, r.record_type, r.native_id, \
     r.native_parent, r.time_ms";
@@ -521,7 +523,7 @@ fn read_record(r: &Row<'_>) -> rusqlite::Result<ArchivedRecord> {
     })
 }
 
-fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
+pub(super) fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
     Ok(ArchivedMessage {
         record_hash: get_digest(r, 0)?,
         occurrence: get_u64(r, 1)?,
