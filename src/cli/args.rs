@@ -235,8 +235,8 @@ pub struct ExportArgs {
     /// What to hand out
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: Format,
-    /// Folder (raw) or file (json) to make; never over an existing file [default: raw: a folder
-    /// named by the session's id; json: stdout]
+    /// Folder (raw) or file (others) to make; never over an existing file [default: raw: a folder
+    /// named by the session's id; others: stdout]
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
 }
@@ -246,8 +246,12 @@ pub struct ExportArgs {
 pub enum Format {
     /// The harness's own files, byte for byte
     Raw,
-    /// Messages
+    /// Messages, one JSON document
     Json,
+    /// A page to read, as Markdown
+    Markdown,
+    /// A page to read, as one HTML file without scripts
+    Html,
 }
 
 /// `mirror`

@@ -186,6 +186,8 @@ pub fn every_command() -> Vec<Vec<OsString>> {
         &["export", "0011", "--format", "raw", "-o", "out-raw"],
         &["export", "0011", "--format", "json", "-o", "out.json"],
         &["export", "0011", "--format", "json"],
+        &["export", "0011", "--format", "markdown", "-o", "out.md"],
+        &["export", "0011", "--format", "html", "-o", "out.html"],
         &["mirror", "verify"],
         &["mirror", "list", "/no/such"],
         &["mirror", "get", "/no/such@1", "-o", "got"],

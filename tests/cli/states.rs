@@ -37,6 +37,7 @@ view ID                        | 0 ok      | 0 ok                    | 1 error a
 export ID --format raw -o OUT  | 0 ok      | 23 failed verify-failed | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial
 export ID --format json -o OUT | 0 ok      | 0 ok                    | 1 failed archive-corrupt  | 0 ok                    | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial
 export ID --format json        | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
+export ID --format html -o OUT | 0 ok      | 0 ok                    | 1 failed archive-corrupt  | 0 ok                    | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial
 mirror verify                  | 0 ok      | 0 ok                    | 0 ok                      | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 mirror verify --deep           | 0 ok      | 23 error mirror-damaged | 0 ok                      | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 mirror list SRC                | 0 ok      | 0 ok                    | 0 ok                      | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error

@@ -5,4 +5,5 @@
 #[allow(dead_code)]
 mod sandbox;
 
+mod pages;
 mod view;
