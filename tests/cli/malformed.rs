@@ -105,7 +105,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &[b"export"],
         &[b"export", b"id"],
         &[b"export", b"--format", b"raw"],
-        &[b"export", b"id", b"--format", b"html"],
+        &[b"export", b"id", b"--format", b"pdf"],
         &[b"export", b"id", b"--format", b"raw", b"-o"],
         &[b"export", b"id", b"--format", b"raw", b"-o", b""],
         &[
