@@ -182,6 +182,8 @@ pub enum SessionsCommand {
     List(SessionsListArgs),
     /// Show one session and what became of every byte of its files
     Show(SessionsShowArgs),
+    /// Put the files of one session back, byte for byte; without a target only say what would be put where
+    Restore(SessionsRestoreArgs),
 }
 
 /// `sessions list`
@@ -202,6 +204,26 @@ pub struct SessionsShowArgs {
     /// the path of its file
     #[arg(value_name = "SESSION", value_parser = not_empty())]
     pub id: OsString,
+}
+
+/// `sessions restore`
+#[derive(Debug, Clone, Args)]
+pub struct SessionsRestoreArgs {
+    /// The session: its id, the harness's own id, the first characters of either (six or more), or
+    /// the path of its file
+    #[arg(value_name = "SESSION", value_parser = not_empty())]
+    pub id: OsString,
+    /// Number of the captured version of its file; `sessions show` lists them [default: the newest
+    /// that was captured whole]
+    #[arg(long = "version", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub capture: Option<u64>,
+    /// Folder to put the files into, by their names in the harness's folder; never over an existing
+    /// file
+    #[arg(long, value_name = "DIR", conflicts_with = "into_harness")]
+    pub to: Option<PathBuf>,
+    /// Put the files back into the harness's own folder; never over an existing file
+    #[arg(long)]
+    pub into_harness: bool,
 }
 
 /// `view`

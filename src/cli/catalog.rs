@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 15] = [
+pub const SCHEMAS: [&str; 16] = [
     "doctor-check",
     "error",
     "export",
@@ -14,6 +14,7 @@ pub const SCHEMAS: [&str; 15] = [
     "mirror-list",
     "mirror-verify",
     "sessions-list",
+    "sessions-restore",
     "sessions-show",
     "version",
     "view",
@@ -31,7 +32,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 12] = [
+pub const COMMANDS: [Entry; 13] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -57,6 +58,11 @@ pub const COMMANDS: [Entry; 12] = [
         words: &["sessions", "show"],
         mutates: false,
         schema: "sessions-show",
+    },
+    Entry {
+        words: &["sessions", "restore"],
+        mutates: true,
+        schema: "sessions-restore",
     },
     Entry {
         words: &["view"],

@@ -23,6 +23,8 @@ pub mod parse;
 mod place;
 mod progress;
 mod reading;
+mod restore;
+mod restore_plan;
 pub mod sanitise;
 mod session_name;
 mod sessions;
@@ -104,6 +106,7 @@ fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
 /// whether it makes a file of it. The check and health say for themselves what they could not see.
 fn reads(command: &Command) -> Option<bool> {
     match command {
+        Command::Sessions(SessionsCommand::Restore(a)) => Some(a.into_harness || a.to.is_some()),
         Command::Sessions(_) | Command::View(_) => Some(false),
         Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
         Command::Mirror(MirrorCommand::Get(_)) => Some(true),
@@ -127,6 +130,9 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
         }
         Command::Sessions(SessionsCommand::Show(a)) => {
             out.finish(sessions::show(ctx, a), false, &ctx.site)
+        }
+        Command::Sessions(SessionsCommand::Restore(a)) => {
+            out.finish(restore::run(ctx, a), true, &ctx.site)
         }
         Command::View(a) => view::run(ctx, a, out),
         Command::Export(a) => export::run(ctx, a, out),

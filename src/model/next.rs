@@ -45,6 +45,8 @@ pub enum NextId {
     SessionsShow,
     /// Read one session.
     View,
+    /// Put the files of one session back where its harness finds them.
+    Restore,
     /// Hand out the files of one session.
     ExportRaw,
     /// Show the state in a few fields.
@@ -95,6 +97,13 @@ pub enum Next {
         /// Superseded versions too.
         all: bool,
     },
+    /// `cass sessions restore ID --into-harness`
+    Restore {
+        /// The session.
+        id: String,
+        /// Number of the capture; the newest when absent.
+        version: Option<u64>,
+    },
     /// `cass export ID --format raw`
     ExportRaw(String),
     /// `cass health`
@@ -120,6 +129,7 @@ impl Next {
             Next::SessionsList { .. } => NextId::SessionsList,
             Next::SessionsShow(_) => NextId::SessionsShow,
             Next::View { .. } => NextId::View,
+            Next::Restore { .. } => NextId::Restore,
             Next::ExportRaw(_) => NextId::ExportRaw,
             Next::Health => NextId::Health,
             Next::Introspect => NextId::Introspect,
@@ -173,6 +183,14 @@ impl Next {
                 argv.extend(["--".to_owned(), id.clone()]);
                 argv
             }
+            Next::Restore { id, version } => {
+                let mut argv = words(&["sessions", "restore", "--into-harness"]);
+                if let Some(version) = version {
+                    argv.extend(["--version".to_owned(), version.to_string()]);
+                }
+                argv.extend(["--".to_owned(), id.clone()]);
+                argv
+            }
             Next::ExportRaw(id) => named(&["export", "--format", "raw"], id.clone()),
             Next::Health => words(&["health"]),
             Next::Introspect => words(&["introspect"]),
@@ -184,7 +202,11 @@ impl Next {
     pub const fn mutates(&self) -> bool {
         matches!(
             self,
-            Next::Index | Next::IndexFull | Next::CheckDeepRecord | Next::ExportRaw(_)
+            Next::Index
+                | Next::IndexFull
+                | Next::CheckDeepRecord
+                | Next::Restore { .. }
+                | Next::ExportRaw(_)
         )
     }
 
@@ -204,6 +226,7 @@ impl Next {
             Next::SessionsList { .. } => "lists the sessions",
             Next::SessionsShow(_) => "shows that session",
             Next::View { .. } => "shows that session, from this message on",
+            Next::Restore { .. } => "puts that session's files back where its harness finds them",
             Next::ExportRaw(_) => "hands out that session's files, byte for byte",
             Next::Health => "shows the state in a few fields",
             Next::Introspect => "lists every command, flag and document",
@@ -232,6 +255,10 @@ impl Next {
                 count: Some(3),
                 raw: true,
                 all: true,
+            },
+            Next::Restore {
+                id: "-x".to_owned(),
+                version: Some(2),
             },
             Next::ExportRaw("--help".to_owned()),
             Next::Health,

@@ -12,6 +12,7 @@ pub mod introspect;
 pub mod mirror;
 mod mirror_of;
 pub mod registry;
+pub mod restore;
 mod session_of;
 pub mod sessions;
 pub mod time;

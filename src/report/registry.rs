@@ -13,6 +13,7 @@ use super::health::HealthBody;
 use super::index::IndexBody;
 use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
+use super::restore::RestoreBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
 use super::view::ViewBody;
 
@@ -32,6 +33,7 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<MirrorListBody>(),
         schema::<MirrorVerifyBody>(),
         schema::<SessionsListBody>(),
+        schema::<RestoreBody>(),
         schema::<SessionsShowBody>(),
         schema::<VersionBody>(),
         schema::<ViewBody>(),

@@ -13,6 +13,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &["doctor", "check"],
         &["sessions", "list"],
         &["sessions", "show", "id"],
+        &["sessions", "restore", "id"],
         &["view", "id"],
         &["export", "id", "--format", "raw"],
         &["mirror", "verify"],

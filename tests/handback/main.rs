@@ -6,4 +6,5 @@
 mod sandbox;
 
 mod pages;
+mod restore;
 mod view;
