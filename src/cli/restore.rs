@@ -305,7 +305,7 @@ impl Human for RestoreBody {
                 "{word:<10} version {:<4} {:>8}  {}",
                 file.version,
                 size(file.bytes),
-                ending(&rel.to_string_lossy(), 48)
+                ending(&rel.to_string_lossy(), 46)
             ));
         }
         page.fact(&format!("folder     {}", b.root.path));
