@@ -92,6 +92,8 @@ pub enum Command {
     /// Say which models there are
     #[command(subcommand)]
     Models(ModelsCommand),
+    /// Read one session: who said what, in order, a page at a time
+    View(ViewArgs),
     /// Hand out one session: its files byte for byte, or its messages
     Export(ExportArgs),
     /// Look into the raw mirror
@@ -191,6 +193,8 @@ pub enum SessionsCommand {
     List(SessionsListArgs),
     /// Show one session and what became of every byte of its files
     Show(SessionsShowArgs),
+    /// Put the files of one session back, byte for byte; without a target only say what would be put where
+    Restore(SessionsRestoreArgs),
 }
 
 /// `sessions list`
@@ -265,6 +269,47 @@ pub enum ModelsCommand {
     Status,
 }
 
+/// `sessions restore`
+#[derive(Debug, Clone, Args)]
+pub struct SessionsRestoreArgs {
+    /// The session: its id, the harness's own id, the first characters of either (six or more), or
+    /// the path of its file
+    #[arg(value_name = "SESSION", value_parser = not_empty())]
+    pub id: OsString,
+    /// Number of the captured version of its file; `sessions show` lists them [default: the newest
+    /// that was captured whole]
+    #[arg(long = "version", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub capture: Option<u64>,
+    /// Folder to put the files into, by their names in the harness's folder; never over an existing
+    /// file
+    #[arg(long, value_name = "DIR", conflicts_with = "into_harness")]
+    pub to: Option<PathBuf>,
+    /// Put the files back into the harness's own folder; never over an existing file
+    #[arg(long)]
+    pub into_harness: bool,
+}
+
+/// `view`
+#[derive(Debug, Clone, Args)]
+pub struct ViewArgs {
+    /// The session: its id, the harness's own id, the first characters of either (six or more), or
+    /// the path of its file
+    #[arg(value_name = "SESSION", value_parser = not_empty())]
+    pub id: OsString,
+    /// Number of the first message to show
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub from: u64,
+    /// How many messages to show [default: what fits on a page; 10 with --raw, 50 with --json]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Show each message whole, lines as they are
+    #[arg(long)]
+    pub raw: bool,
+    /// Show superseded versions of messages too
+    #[arg(long)]
+    pub all: bool,
+}
+
 /// `export`
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
@@ -275,8 +320,8 @@ pub struct ExportArgs {
     /// What to hand out
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: Format,
-    /// Folder (raw) or file (json) to make; never over an existing file [default: raw: a folder
-    /// named by the session's id; json: stdout]
+    /// Folder (raw) or file (others) to make; never over an existing file [default: raw: a folder
+    /// named by the session's id; others: stdout]
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
 }
@@ -286,8 +331,12 @@ pub struct ExportArgs {
 pub enum Format {
     /// The harness's own files, byte for byte
     Raw,
-    /// Messages
+    /// Messages, one JSON document
     Json,
+    /// A page to read, as Markdown
+    Markdown,
+    /// A page to read, as one HTML file without scripts
+    Html,
 }
 
 /// `mirror`

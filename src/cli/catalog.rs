@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 16] = [
+pub const SCHEMAS: [&str; 18] = [
     "doctor-check",
     "error",
     "export",
@@ -16,8 +16,10 @@ pub const SCHEMAS: [&str; 16] = [
     "models-status",
     "search",
     "sessions-list",
+    "sessions-restore",
     "sessions-show",
     "version",
+    "view",
 ];
 
 /// One command.
@@ -32,7 +34,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 13] = [
+pub const COMMANDS: [Entry; 15] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -68,6 +70,16 @@ pub const COMMANDS: [Entry; 13] = [
         words: &["models", "status"],
         mutates: false,
         schema: "models-status",
+    },
+    Entry {
+        words: &["sessions", "restore"],
+        mutates: true,
+        schema: "sessions-restore",
+    },
+    Entry {
+        words: &["view"],
+        mutates: false,
+        schema: "view",
     },
     Entry {
         words: &["export"],

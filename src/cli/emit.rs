@@ -72,6 +72,12 @@ impl Output {
         self.json
     }
 
+    /// Whether text for people was not wanted.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether a document was begun: then no second one may follow.
     #[must_use]
     pub fn has_begun(&self) -> bool {

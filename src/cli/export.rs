@@ -9,7 +9,7 @@ use super::emit::{Human, Output};
 use super::export_json::JsonExport;
 use super::page::{Page, count, size};
 use super::write_out::written_out;
-use super::{place, session_name};
+use super::{export_page, place, session_name};
 use crate::disk::{HandOut, HandOutSet, Root, is_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::path::PathText;
@@ -23,6 +23,10 @@ use crate::store::session_files::{SessionFile, session_files};
 pub(super) fn run(ctx: &Context, args: &ExportArgs, out: &Output) -> u8 {
     match (args.format, &args.output) {
         (Format::Raw, _) => out.finish(raw(ctx, args), true, &ctx.site),
+        (Format::Markdown | Format::Html, Some(file)) => {
+            out.finish(export_page::file(ctx, args, file), true, &ctx.site)
+        }
+        (Format::Markdown | Format::Html, None) => export_page::stdout(ctx, args, out),
         (Format::Json, Some(file)) => out.finish(json_file(ctx, args, file), true, &ctx.site),
         (Format::Json, None) => json_stdout(ctx, args, out),
     }

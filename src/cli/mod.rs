@@ -9,10 +9,14 @@ mod check;
 mod context;
 mod emit;
 mod export;
+mod export_html;
 pub mod export_json;
+mod export_markdown;
+mod export_page;
 mod health;
 mod index;
 mod introspect;
+mod lines;
 mod mirror;
 mod models;
 pub mod moment;
@@ -20,12 +24,16 @@ mod page;
 pub mod parse;
 mod place;
 mod progress;
+mod reading;
+mod restore;
+mod restore_plan;
 pub mod sanitise;
 mod search;
 mod session_name;
 mod sessions;
 mod signal;
 mod stdout;
+mod view;
 mod write_out;
 
 use std::ffi::OsString;
@@ -101,7 +109,8 @@ fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
 /// whether it makes a file of it. The check and health say for themselves what they could not see.
 fn reads(command: &Command) -> Option<bool> {
     match command {
-        Command::Sessions(_) | Command::Search(_) => Some(false),
+        Command::Sessions(SessionsCommand::Restore(a)) => Some(a.into_harness || a.to.is_some()),
+        Command::Sessions(_) | Command::Search(_) | Command::View(_) => Some(false),
         Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
         Command::Mirror(MirrorCommand::Get(_)) => Some(true),
         Command::Mirror(_) => Some(false),
@@ -130,9 +139,11 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
             out.finish(sessions::show(ctx, a), false, &ctx.site)
         }
         Command::Search(a) => out.finish(search::run(ctx, a), false, &ctx.site),
-        Command::Models(ModelsCommand::Status) => {
-            out.finish(models::status(ctx), false, &ctx.site)
+        Command::Models(ModelsCommand::Status) => out.finish(models::status(ctx), false, &ctx.site),
+        Command::Sessions(SessionsCommand::Restore(a)) => {
+            out.finish(restore::run(ctx, a), true, &ctx.site)
         }
+        Command::View(a) => view::run(ctx, a, out),
         Command::Export(a) => export::run(ctx, a, out),
         Command::Mirror(MirrorCommand::Verify(a)) => {
             out.finish(mirror::verify(ctx, a), false, &ctx.site)

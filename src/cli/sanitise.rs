@@ -33,6 +33,31 @@ pub fn visible_lines(text: &str) -> String {
     out
 }
 
+/// Text of a session for a page that no terminal shows: line ends and tabs stay, and so does what
+/// joins or shapes letters. What acts on a reader or turns the direction of text is made visible.
+#[must_use]
+pub fn readable(text: &str) -> String {
+    let shapes = |c: char| {
+        matches!(
+            c,
+            '\n' | '\t' | '\u{00AD}' | '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}'
+        )
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\r' && chars.peek() == Some(&'\n') {
+            continue;
+        }
+        if acts_or_hides(c) && !shapes(c) {
+            out.extend(c.escape_unicode_short());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// Whether `c` is a control character (C0, DEL, C1), invisible, or changes the direction of text.
 #[must_use]
 pub fn acts_or_hides(c: char) -> bool {

@@ -1,9 +1,11 @@
 //! `cass sessions list` and `cass sessions show`
 
+use std::collections::VecDeque;
+
 use super::args::{SessionsListArgs, SessionsShowArgs};
 use super::context::Context;
 use super::emit::Human;
-use super::page::{Mark, Page, count};
+use super::page::{Mark, Page, count, size};
 use super::{place, session_name};
 use crate::disk::Root;
 use crate::error::Result;
@@ -13,12 +15,16 @@ use crate::model::path::PathText;
 use crate::model::verdict::SourceState;
 use crate::report::envelope::Report;
 use crate::report::sessions::{
-    Accounting, MAX_ROWS, SessionRow, SessionSkip, SessionSource, SessionsListBody,
-    SessionsShowBody,
+    Accounting, MAX_ROWS, MAX_VERSIONS, SessionRow, SessionSkip, SessionSource, SessionsListBody,
+    SessionsShowBody, SourceVersion,
 };
+use crate::report::time::rfc3339;
 use crate::sources::file::Stat;
 use crate::store::archive::Listing;
 use crate::store::mirror::MirrorReader;
+
+/// Versions of a source that are listed for people.
+const SHOWN_VERSIONS: usize = 8;
 
 pub(super) fn list(ctx: &Context, args: &SessionsListArgs) -> Result<Report<SessionsListBody>> {
     let root = place::with_archive(&ctx.env)?;
@@ -100,6 +106,7 @@ fn show_core(ctx: &Context, root: &Root, args: &SessionsShowArgs) -> Result<Sess
                     Some(mirror) => mirror.head(source.key)?.map_or(0, |h| h.seq),
                     None => 0,
                 },
+                versions: versions(source, mirror.as_ref())?,
                 accounting: Accounting::from(&source.accounting),
             });
         }
@@ -122,6 +129,27 @@ fn show_core(ctx: &Context, root: &Root, args: &SessionsShowArgs) -> Result<Sess
         skips_total,
         session: SessionRow::from(&session),
     })
+}
+
+/// The newest captured versions of a source, the newest first.
+fn versions(
+    source: &ArchivedSource,
+    mirror: Option<&MirrorReader<'_>>,
+) -> Result<Vec<SourceVersion>> {
+    let mut newest = VecDeque::new();
+    if let Some(mirror) = mirror {
+        mirror.captures(source.key, &mut |line| {
+            newest.truncate(MAX_VERSIONS - 1);
+            newest.push_front(SourceVersion {
+                version: line.seq,
+                captured_at: rfc3339(line.at_ms),
+                bytes: line.len,
+                moving: line.moving,
+            });
+            Ok(())
+        })?;
+    }
+    Ok(newest.into())
 }
 
 /// What became of a source since it was captured, by its metadata alone.
@@ -219,6 +247,14 @@ impl Human for SessionsShowBody {
                 source.key,
                 count(source.captures, "capture", "captures")
             ));
+            for v in source.versions.iter().take(SHOWN_VERSIONS) {
+                let time = v.captured_at.as_deref().unwrap_or("-");
+                page.fact(&format!(
+                    "           version {:<4} {time:<24} {:>8}",
+                    v.version,
+                    size(v.bytes)
+                ));
+            }
         }
         for branch in &b.branches {
             page.fact(&format!("branch     {branch}"));

@@ -12,6 +12,7 @@ mod handout;
 mod journal;
 mod lock;
 mod publish;
+mod put_back;
 mod room;
 mod root;
 
@@ -20,5 +21,6 @@ pub use capture::Capture;
 pub use handout::{HandOut, HandOutSet, is_folder};
 pub use journal::Journal;
 pub use lock::{ArchiveExclusive, ArchiveShared, LockOwner, WriterLock, writer_owner};
+pub use put_back::{PutBack, PutBackFile};
 pub use room::is_full;
 pub use root::{Entry, EntryKind, Root};

@@ -43,6 +43,10 @@ pub enum NextId {
     SessionsList,
     /// Show one session.
     SessionsShow,
+    /// Read one session.
+    View,
+    /// Put the files of one session back where its harness finds them.
+    Restore,
     /// Hand out the files of one session.
     ExportRaw,
     /// Show the state in a few fields.
@@ -80,6 +84,26 @@ pub enum Next {
     },
     /// `cass sessions show ID`
     SessionsShow(String),
+    /// `cass view ID --from N`
+    View {
+        /// The session.
+        id: String,
+        /// Number of the first message.
+        from: u64,
+        /// How many; the default when absent.
+        count: Option<u64>,
+        /// Whole messages.
+        raw: bool,
+        /// Superseded versions too.
+        all: bool,
+    },
+    /// `cass sessions restore ID --into-harness`
+    Restore {
+        /// The session.
+        id: String,
+        /// Number of the capture; the newest when absent.
+        version: Option<u64>,
+    },
     /// `cass export ID --format raw`
     ExportRaw(String),
     /// `cass health`
@@ -104,6 +128,8 @@ impl Next {
             Next::MirrorList(_) => NextId::MirrorList,
             Next::SessionsList { .. } => NextId::SessionsList,
             Next::SessionsShow(_) => NextId::SessionsShow,
+            Next::View { .. } => NextId::View,
+            Next::Restore { .. } => NextId::Restore,
             Next::ExportRaw(_) => NextId::ExportRaw,
             Next::Health => NextId::Health,
             Next::Introspect => NextId::Introspect,
@@ -141,6 +167,30 @@ impl Next {
                 words(&["sessions", "list", "--limit", &n.to_string()])
             }
             Next::SessionsShow(id) => named(&["sessions", "show"], id.clone()),
+            Next::View {
+                id,
+                from,
+                count,
+                raw,
+                all,
+            } => {
+                let mut argv = words(&["view", "--from", &from.to_string()]);
+                if let Some(count) = count {
+                    argv.extend(["--count".to_owned(), count.to_string()]);
+                }
+                argv.extend(raw.then(|| "--raw".to_owned()));
+                argv.extend(all.then(|| "--all".to_owned()));
+                argv.extend(["--".to_owned(), id.clone()]);
+                argv
+            }
+            Next::Restore { id, version } => {
+                let mut argv = words(&["sessions", "restore", "--into-harness"]);
+                if let Some(version) = version {
+                    argv.extend(["--version".to_owned(), version.to_string()]);
+                }
+                argv.extend(["--".to_owned(), id.clone()]);
+                argv
+            }
             Next::ExportRaw(id) => named(&["export", "--format", "raw"], id.clone()),
             Next::Health => words(&["health"]),
             Next::Introspect => words(&["introspect"]),
@@ -152,7 +202,11 @@ impl Next {
     pub const fn mutates(&self) -> bool {
         matches!(
             self,
-            Next::Index | Next::IndexFull | Next::CheckDeepRecord | Next::ExportRaw(_)
+            Next::Index
+                | Next::IndexFull
+                | Next::CheckDeepRecord
+                | Next::Restore { .. }
+                | Next::ExportRaw(_)
         )
     }
 
@@ -171,6 +225,8 @@ impl Next {
             Next::MirrorList(_) => "lists the captured versions of that source",
             Next::SessionsList { .. } => "lists the sessions",
             Next::SessionsShow(_) => "shows that session",
+            Next::View { .. } => "shows that session, from this message on",
+            Next::Restore { .. } => "puts that session's files back where its harness finds them",
             Next::ExportRaw(_) => "hands out that session's files, byte for byte",
             Next::Health => "shows the state in a few fields",
             Next::Introspect => "lists every command, flag and document",
@@ -193,6 +249,17 @@ impl Next {
             Next::SessionsList { limit: None },
             Next::SessionsList { limit: Some(100) },
             Next::SessionsShow("-an id; with 'traps'\n".to_owned()),
+            Next::View {
+                id: "--all".to_owned(),
+                from: 8,
+                count: Some(3),
+                raw: true,
+                all: true,
+            },
+            Next::Restore {
+                id: "-x".to_owned(),
+                version: Some(2),
+            },
             Next::ExportRaw("--help".to_owned()),
             Next::Health,
             Next::Introspect,

@@ -40,6 +40,10 @@ pub enum ExportFormat {
     Raw,
     /// Messages.
     Json,
+    /// A page to read.
+    Markdown,
+    /// A page to read.
+    Html,
 }
 
 /// One file.
@@ -52,7 +56,7 @@ pub struct ExportedFile {
     pub bytes: u64,
     /// BLAKE3 of the content, hex.
     pub blake3: String,
-    /// Key of the source it was captured from; absent for `json`.
+    /// Key of the source it was captured from; absent for a page or `json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Number of the capture; absent for `json`.

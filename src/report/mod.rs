@@ -13,9 +13,11 @@ pub mod mirror;
 mod mirror_of;
 pub mod models;
 pub mod registry;
+pub mod restore;
 pub mod search;
 mod session_of;
 pub mod sessions;
 pub mod time;
+pub mod view;
 
 pub use check_build::{CheckRun, MAX_BYTES, check_report};

@@ -14,8 +14,10 @@ use super::index::IndexBody;
 use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
 use super::models::ModelsStatusBody;
+use super::restore::RestoreBody;
 use super::search::SearchBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
+use super::view::ViewBody;
 
 /// The schema of every document, by name.
 #[must_use]
@@ -35,8 +37,10 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<ModelsStatusBody>(),
         schema::<SearchBody>(),
         schema::<SessionsListBody>(),
+        schema::<RestoreBody>(),
         schema::<SessionsShowBody>(),
         schema::<VersionBody>(),
+        schema::<ViewBody>(),
     ]
     .into_iter()
     .collect()

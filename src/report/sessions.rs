@@ -97,9 +97,28 @@ pub struct SessionSource {
     pub state: SourceState,
     /// Captured versions in the mirror.
     pub captures: u64,
+    /// The newest of them, the newest first; at most 20. `sessions restore --version` takes their
+    /// numbers.
+    pub versions: Vec<SourceVersion>,
     /// What became of the bytes of the version that was parsed last.
     pub accounting: Accounting,
 }
+
+/// One captured version of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SourceVersion {
+    /// Number of the capture, from 1.
+    pub version: u64,
+    /// When it was captured, RFC 3339.
+    pub captured_at: Option<String>,
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether the file changed while it was read.
+    pub moving: bool,
+}
+
+/// How many versions of a source a document lists.
+pub const MAX_VERSIONS: usize = 20;
 
 /// What became of every byte of one version of a source. The byte counts add up to `length`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -16,6 +16,8 @@ fn lines() -> Vec<Vec<OsString>> {
         // Any more words are part of the query: this is bad by itself.
         &["search", "word", "--limit", "0"],
         &["models", "status"],
+        &["sessions", "restore", "id"],
+        &["view", "id"],
         &["export", "id", "--format", "raw"],
         &["mirror", "verify"],
         &["mirror", "list", "src"],
@@ -107,7 +109,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &[b"export"],
         &[b"export", b"id"],
         &[b"export", b"--format", b"raw"],
-        &[b"export", b"id", b"--format", b"html"],
+        &[b"export", b"id", b"--format", b"pdf"],
         &[b"export", b"id", b"--format", b"raw", b"-o"],
         &[b"export", b"id", b"--format", b"raw", b"-o", b""],
         &[

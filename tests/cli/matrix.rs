@@ -98,7 +98,14 @@ fn where_sessions_are_indexed() {
         let run = sandbox.run(json(words.clone()));
         let value = one_document(&run, &format!("{words:?}"));
         assert_eq!(run.code, 0, "{words:?}: {value}");
-        for name in ["out-raw", "out.json", "got"] {
+        for name in [
+            "out-restored",
+            "out-raw",
+            "out.json",
+            "out.md",
+            "out.html",
+            "got",
+        ] {
             let made = sandbox.cwd().join(name);
             let _ = std::fs::remove_dir_all(&made).or_else(|_| std::fs::remove_file(&made));
         }

@@ -59,6 +59,11 @@ impl Harness for Claude {
         }
     }
 
+    fn resume(&self, native: &str) -> Option<Vec<String>> {
+        // A subagent is not gone on with by itself.
+        (!native.contains('/')).then(|| vec!["claude".into(), "--resume".into(), native.into()])
+    }
+
     fn retention(&self, root: &Path) -> Retention {
         #[derive(Deserialize)]
         struct Settings {

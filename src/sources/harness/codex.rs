@@ -31,4 +31,8 @@ impl Harness for Codex {
             _ => None,
         }
     }
+
+    fn resume(&self, native: &str) -> Option<Vec<String>> {
+        Some(vec!["codex".into(), "resume".into(), native.into()])
+    }
 }

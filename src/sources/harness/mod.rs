@@ -108,6 +108,50 @@ pub trait Harness: Sync {
             configured: false,
         }
     }
+
+    /// Whether the file at `rel`, relative to a root, belongs to the session with the id `native`
+    /// beside the file that holds it: a subagent's log, a tool's result, metadata.
+    fn belongs(&self, rel: &Path, native: &str) -> bool {
+        named_after(rel, native)
+    }
+
+    /// Whether one session is spread over many files that are all needed.
+    fn is_scattered(&self) -> bool {
+        false
+    }
+
+    /// The command with which a person goes on with a session whose files are in place; `None`
+    /// where that is not known.
+    fn resume(&self, _native: &str) -> Option<Vec<String>> {
+        None
+    }
+}
+
+/// Whether a part of `rel` is named after the session `native`: has its id as the whole name, the
+/// beginning or the end. Of a subagent's id only its own part counts.
+#[must_use]
+pub fn named_after(rel: &Path, native: &str) -> bool {
+    /// A shorter id is a part of other names by chance.
+    const LEAST: usize = 6;
+    let own = native.rsplit('/').next().unwrap_or(native).as_bytes();
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b".-_".contains(b));
+    parts(rel).into_iter().any(|part| {
+        if part == own {
+            return true;
+        }
+        if own.len() < LEAST {
+            return false;
+        }
+        let begins = part
+            .strip_prefix(own)
+            .is_some_and(|rest| edge(rest.first()));
+        let stem = part
+            .iter()
+            .rposition(|b| *b == b'.')
+            .map_or(part, |dot| part.get(..dot).unwrap_or(part));
+        let ends = stem.strip_suffix(own).is_some_and(|head| edge(head.last()));
+        begins || ends
+    })
 }
 
 /// What is known of a harness.

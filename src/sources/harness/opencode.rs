@@ -42,4 +42,8 @@ impl Harness for OpenCode {
             _ => None,
         }
     }
+
+    fn is_scattered(&self) -> bool {
+        true
+    }
 }

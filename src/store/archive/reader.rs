@@ -297,16 +297,11 @@ impl ArchiveReader {
         f: &mut dyn FnMut(ArchivedMessage) -> Result<()>,
     ) -> Result<()> {
         let sql = format!(
-            "SELECT r.hash, r.occurrence, m.id, r.native_id, r.native_parent, r.time_ms, m.role, \
-             m.kind, m.text, m.tool_name, m.call_id, m.model, m.is_error, s.source_key, r.seq, \
-             r.offset, r.len, \
-             EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id), {}, {} \
-             FROM records r CROSS JOIN messages m CROSS JOIN sources s \
+            "SELECT {} FROM records r CROSS JOIN messages m CROSS JOIN sources s \
              WHERE r.id BETWEEN ?2 AND ?3 AND r.conversation=?1 AND r.duplicate_of IS NULL \
              AND m.id BETWEEN r.id<<{PART_BITS} AND (r.id<<{PART_BITS})+{} \
              AND s.id=r.source ORDER BY r.id, m.id",
-            RECORDS.columns_of("r"),
-            MESSAGES.columns_of("m"),
+            checked_columns(),
             (1u64 << PART_BITS) - 1
         );
         self.runs(id, &sql, read_checked, f)
@@ -429,7 +424,7 @@ impl ArchiveReader {
     }
 
     /// Row id of a conversation.
-    fn row_id(&self, id: &str) -> Result<i64> {
+    pub(super) fn row_id(&self, id: &str) -> Result<i64> {
         self.conn
             .prepare_cached("SELECT id FROM conversations WHERE public_id=?1")
             .and_then(|mut s| s.query_row([id], |r| r.get(0)).optional())
@@ -444,7 +439,7 @@ impl ArchiveReader {
 
     /// Runs `sql` over the ranges of record ids that hold a conversation's records, in order. So a
     /// stream needs neither an index by conversation nor a sort.
-    fn runs<T>(
+    pub(super) fn runs<T>(
         &self,
         id: &str,
         sql: &str,
@@ -504,6 +499,21 @@ impl ArchiveReader {
     }
 }
 
+/// What [`read_message`] reads.
+const MESSAGE_COLUMNS: &str = "r.hash, r.occurrence, m.id, r.native_id, \
+    r.native_parent, r.time_ms, m.role, m.kind, m.text, m.tool_name, m.call_id, m.model, \
+    m.is_error, s.source_key, r.seq, r.offset, r.len, \
+    EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id)";
+
+/// What [`read_checked`] reads, in a query that joins `records r`, `messages m` and `sources s`.
+pub(super) fn checked_columns() -> String {
+    format!(
+        "{MESSAGE_COLUMNS}, {}, {}",
+        RECORDS.columns_of("r"),
+        MESSAGES.columns_of("m")
+    )
+}
+
 const RECORD_COLUMNS: &str = "s.source_key, r.epoch, r.seq, r.offset, r.len, r.line, r.hash, \
     r.occurrence, r.counted, r.disposition, r.supersedes, r.recovery, r.record_type, r.native_id, \
     r.native_parent, r.time_ms";
@@ -537,7 +547,8 @@ fn read_record(r: &Row<'_>) -> rusqlite::Result<ArchivedRecord> {
 /// First of the columns by which the rows of a message and its record are checked.
 const CHECKED_FROM: usize = 18;
 
-fn read_checked(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
+/// A message whose row and whose record's row agree with their hashes.
+pub(super) fn read_checked(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
     let mut hasher = RowHasher::default();
     let behind = CHECKED_FROM + RECORDS.columns.len() + 1;
     for (table, first) in [(&RECORDS, CHECKED_FROM), (&MESSAGES, behind)] {
