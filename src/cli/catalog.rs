@@ -1,7 +1,8 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 14] = [
+pub const SCHEMAS: [&str; 15] = [
+    "doctor-archive-scan",
     "doctor-check",
     "error",
     "export",
@@ -30,7 +31,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 11] = [
+pub const COMMANDS: [Entry; 12] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -46,6 +47,11 @@ pub const COMMANDS: [Entry; 11] = [
         words: &["doctor", "check"],
         mutates: false,
         schema: "doctor-check",
+    },
+    Entry {
+        words: &["doctor", "archive-scan"],
+        mutates: false,
+        schema: "doctor-archive-scan",
     },
     Entry {
         words: &["sessions", "list"],

@@ -19,6 +19,7 @@ pub mod parse;
 mod place;
 mod progress;
 pub mod sanitise;
+mod scan;
 mod session_name;
 mod sessions;
 mod signal;
@@ -109,13 +110,11 @@ fn reads(command: &Command) -> Option<bool> {
 fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
     match command {
         Command::Index(a) => out.finish(index::run(ctx, a), true, &ctx.site),
-        Command::Doctor(d) => {
-            let check = match &d.command {
-                Some(DoctorCommand::Check(a)) => a,
-                None => &d.check,
-            };
-            out.finish(check::run(ctx, check), false, &ctx.site)
-        }
+        Command::Doctor(d) => match &d.command {
+            Some(DoctorCommand::ArchiveScan(a)) => out.finish(scan::run(ctx, a), false, &ctx.site),
+            Some(DoctorCommand::Check(a)) => out.finish(check::run(ctx, a), false, &ctx.site),
+            None => out.finish(check::run(ctx, &d.check), false, &ctx.site),
+        },
         Command::Sessions(SessionsCommand::List(a)) => {
             out.finish(sessions::list(ctx, a), false, &ctx.site)
         }

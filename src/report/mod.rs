@@ -12,8 +12,11 @@ pub mod introspect;
 pub mod mirror;
 mod mirror_of;
 pub mod registry;
+pub mod scan;
+mod scan_build;
 mod session_of;
 pub mod sessions;
 pub mod time;
 
 pub use check_build::{CheckRun, MAX_BYTES, check_report};
+pub use scan_build::{MAX_BYTES as MAX_SCAN_BYTES, ScanRun, scan_report};

@@ -13,6 +13,7 @@ use super::health::HealthBody;
 use super::index::IndexBody;
 use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
+use super::scan::ScanBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
 
 /// The schema of every document, by name.
@@ -20,6 +21,7 @@ use super::sessions::{SessionsListBody, SessionsShowBody};
 pub fn schemas() -> BTreeMap<String, Value> {
     [
         schema::<NoBody>(),
+        schema::<ScanBody>(),
         schema::<CheckBody>(),
         schema::<ExportBody>(),
         schema::<ExportJsonBody>(),

@@ -9,3 +9,4 @@ pub mod layout;
 pub mod mirror;
 pub mod session_files;
 pub mod sqlite;
+pub mod wal;
