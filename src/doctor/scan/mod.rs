@@ -263,6 +263,17 @@ fn attempt(
     let missing_over = named.over;
     named.into_page(&mut missing);
     problems.extend(about(&archive_seen, &mirror_seen));
+    if inventory.captures_unreadable > 0 {
+        problems.push(Problem {
+            code: "captures-unreadable",
+            severity: Severity::Error,
+            blind: false,
+            message: format!(
+                "the newest capture of {} of {} sources can't be read from the mirror",
+                inventory.captures_unreadable, inventory.captured
+            ),
+        });
+    }
     let mut scanned = Scanned {
         initialized: archive_seen != ArchiveSeen::Never || mirror_seen != MirrorSeen::Never,
         generation: archive.as_ref().map(|a| a.generation().id.to_string()),
