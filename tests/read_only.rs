@@ -265,6 +265,8 @@ fn reading(session: &str, source: &str) -> Vec<Vec<String>> {
         line(&["doctor", "check", "--json"]),
         line(&["doctor", "check", "--deep", "--json"]),
         line(&["doctor", "check"]),
+        line(&["doctor", "archive-scan", "--json"]),
+        line(&["doctor", "archive-scan", "--deep", "--json"]),
         line(&["health", "--json"]),
         line(&["sessions", "list", "--json"]),
         line(&["sessions", "show", session, "--json"]),

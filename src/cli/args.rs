@@ -10,6 +10,7 @@ use super::moment::Moment;
 use crate::model::finding::CheckId;
 use crate::model::provider::Provider;
 use crate::model::record::Role;
+use crate::model::scan::Cursor;
 use crate::report::search::FIELDS;
 
 /// Keeps the sessions of coding agents safe: captures the raw bytes, indexes them into an archive,
@@ -133,6 +134,51 @@ pub struct DoctorArgs {
 pub enum DoctorCommand {
     /// Say what is safe and what is not; changes nothing
     Check(CheckArgs),
+    /// List every source and session and who holds it; changes nothing
+    ArchiveScan(ScanArgs),
+}
+
+/// `doctor archive-scan`
+#[derive(Debug, Clone, Args)]
+pub struct ScanArgs {
+    /// This harness alone
+    #[arg(long, value_name = "P", value_parser = provider())]
+    pub agent: Option<Provider>,
+    /// List the sources in this state alone; totals are of all
+    #[arg(long, value_name = "STATE", value_enum)]
+    pub state: Option<StateWord>,
+    /// Rows of each list [default: 10; 500 with --detail full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub limit: Option<u32>,
+    /// Go on with one list where a document before ended
+    #[arg(long, value_name = "CURSOR", value_parser = |text: &str| text.parse::<Cursor>())]
+    pub cursor: Option<Cursor>,
+    /// How long the document may be: brief stays below 12 KiB
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Detail::Brief)]
+    pub detail: Detail,
+    /// Read and verify every captured byte
+    #[arg(long)]
+    pub deep: bool,
+    /// Severity from which on the exit is 1
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
+}
+
+/// State of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StateWord {
+    /// Captured and read as it is now
+    Ok,
+    /// New, grown or changed since
+    NewerThanArchive,
+    /// Gone
+    Pruned,
+    /// Without a byte
+    Empty,
+    /// Not to be read
+    Unreadable,
+    /// Not looked for
+    OutOfSight,
 }
 
 /// `doctor check`
@@ -180,9 +226,9 @@ pub enum FailOn {
 /// How long the document may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Detail {
-    /// Below 6 KiB; lists are cut and say so
+    /// Short; lists are cut and say so
     Brief,
-    /// All lists are complete
+    /// All lists are complete, or long pages of them
     Full,
 }
 

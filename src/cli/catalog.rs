@@ -1,7 +1,8 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 18] = [
+pub const SCHEMAS: [&str; 19] = [
+    "doctor-archive-scan",
     "doctor-check",
     "error",
     "export",
@@ -34,7 +35,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 15] = [
+pub const COMMANDS: [Entry; 16] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -50,6 +51,11 @@ pub const COMMANDS: [Entry; 15] = [
         words: &["doctor", "check"],
         mutates: false,
         schema: "doctor-check",
+    },
+    Entry {
+        words: &["doctor", "archive-scan"],
+        mutates: false,
+        schema: "doctor-archive-scan",
     },
     Entry {
         words: &["sessions", "list"],

@@ -28,6 +28,7 @@ mod reading;
 mod restore;
 mod restore_plan;
 pub mod sanitise;
+mod scan;
 mod search;
 mod session_name;
 mod sessions;
@@ -125,13 +126,11 @@ fn reads(command: &Command) -> Option<bool> {
 fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
     match command {
         Command::Index(a) => out.finish(index::run(ctx, a), true, &ctx.site),
-        Command::Doctor(d) => {
-            let check = match &d.command {
-                Some(DoctorCommand::Check(a)) => a,
-                None => &d.check,
-            };
-            out.finish(check::run(ctx, check), false, &ctx.site)
-        }
+        Command::Doctor(d) => match &d.command {
+            Some(DoctorCommand::ArchiveScan(a)) => out.finish(scan::run(ctx, a), false, &ctx.site),
+            Some(DoctorCommand::Check(a)) => out.finish(check::run(ctx, a), false, &ctx.site),
+            None => out.finish(check::run(ctx, &d.check), false, &ctx.site),
+        },
         Command::Sessions(SessionsCommand::List(a)) => {
             out.finish(sessions::list(ctx, a), false, &ctx.site)
         }

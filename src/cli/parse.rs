@@ -95,7 +95,8 @@ fn usage(args: &[OsString], e: &clap::Error) -> Error {
         ContextKind::SuggestedValue,
     ]
     .into_iter()
-    .find_map(|k| strings(e, k).into_iter().next());
+    // The most alike comes last.
+    .find_map(|k| strings(e, k).pop());
     let corrected = match (&wrong, &suggested) {
         (Some(wrong), Some(suggested)) => replace(args, wrong, suggested),
         _ => None,

@@ -12,5 +12,6 @@ pub mod progress;
 pub mod provider;
 pub mod record;
 pub mod row;
+pub mod scan;
 pub mod source;
 pub mod verdict;

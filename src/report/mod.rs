@@ -14,6 +14,8 @@ mod mirror_of;
 pub mod models;
 pub mod registry;
 pub mod restore;
+pub mod scan;
+mod scan_build;
 pub mod search;
 mod session_of;
 pub mod sessions;
@@ -21,3 +23,4 @@ pub mod time;
 pub mod view;
 
 pub use check_build::{CheckRun, MAX_BYTES, check_report};
+pub use scan_build::{MAX_BYTES as MAX_SCAN_BYTES, ScanRun, scan_report};

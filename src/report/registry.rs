@@ -15,6 +15,7 @@ use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
 use super::models::ModelsStatusBody;
 use super::restore::RestoreBody;
+use super::scan::ScanBody;
 use super::search::SearchBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
 use super::view::ViewBody;
@@ -24,6 +25,7 @@ use super::view::ViewBody;
 pub fn schemas() -> BTreeMap<String, Value> {
     [
         schema::<NoBody>(),
+        schema::<ScanBody>(),
         schema::<CheckBody>(),
         schema::<ExportBody>(),
         schema::<ExportJsonBody>(),

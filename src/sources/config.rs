@@ -125,6 +125,14 @@ impl Config {
         !self.exclude.is_empty() && self.exclude.is_match(path)
     }
 
+    /// The first rule, as written, that keeps `path` out.
+    #[must_use]
+    pub fn rule_for(&self, path: &Path) -> Option<&str> {
+        // Two globs were made of each pattern.
+        let first = self.exclude.matches(path).into_iter().min()?;
+        self.patterns.get(first / 2).map(String::as_str)
+    }
+
     /// The exclude patterns as written.
     #[must_use]
     pub fn patterns(&self) -> &[String] {
@@ -155,6 +163,8 @@ mod tests {
         assert!(c.excludes(Path::new("/home/u/secret")));
         assert!(c.excludes(Path::new("/home/u/secret/a/b.jsonl")));
         assert!(c.excludes(Path::new("/p/private-1/a.jsonl")));
+        let rule = c.rule_for(Path::new("/p/private-1/a.jsonl"));
+        assert_eq!(rule, Some("**/private-*/**"));
         assert!(c.excludes(Path::new("/x/a.jsonl")));
         assert!(!c.excludes(Path::new("/home/u/secrets/a.jsonl")));
         assert!(!c.excludes(Path::new("/y/a.jsonl")));

@@ -42,7 +42,19 @@ impl ForeignDb {
     /// # Errors
     /// `source-damaged` when it is no database or its schema can't be read; `io`, `no-space`.
     pub fn open(path: &Path) -> Result<ForeignDb> {
-        let conn = sqlite::open_copy(path).map_err(as_source)?;
+        ForeignDb::limited(sqlite::open_copy(path).map_err(as_source)?, path)
+    }
+
+    /// Opens an image in memory, its WAL already folded in (see [`super::wal::fold`]); `path` names
+    /// it in errors.
+    ///
+    /// # Errors
+    /// `source-damaged` when it is no database or its schema can't be read.
+    pub fn from_image(image: &[u8], path: &Path) -> Result<ForeignDb> {
+        ForeignDb::limited(sqlite::open_image(image, path).map_err(as_source)?, path)
+    }
+
+    fn limited(conn: Connection, path: &Path) -> Result<ForeignDb> {
         let limits = [
             (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE),
             (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 20),

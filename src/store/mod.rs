@@ -11,3 +11,4 @@ pub mod lexical;
 pub mod mirror;
 pub mod session_files;
 pub mod sqlite;
+pub mod wal;

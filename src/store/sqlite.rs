@@ -191,6 +191,23 @@ pub fn open_copy(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
+/// Opens the image of a foreign database in memory: no file is made. Its content is not trusted, as
+/// with [`open_copy`], and it can't be changed. `path` names it in errors.
+///
+/// # Errors
+/// `archive-corrupt` when it is no database.
+pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
+    let set = || -> rusqlite::Result<Connection> {
+        let mut conn = Connection::open_in_memory()?;
+        conn.deserialize_read_exact("main", image, image.len(), true)?;
+        harden(&conn)?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.pragma_update(None, "query_only", true)?;
+        Ok(conn)
+    };
+    set().map_err(|e| failed(READING, path, e))
+}
+
 /// Moves everything from the WAL into the database file and empties the WAL.
 ///
 /// # Errors

@@ -179,6 +179,8 @@ pub fn every_command() -> Vec<Vec<OsString>> {
         &["index"][..],
         &["doctor"],
         &["doctor", "check"],
+        &["doctor", "archive-scan"],
+        &["doctor", "archive-scan", "--detail", "full"],
         &["sessions", "list"],
         &["sessions", "show", "0011"],
         &["search", "b"],

@@ -31,6 +31,8 @@ index --full                   | 0 applied | 0 applied               | 1 partial
 doctor                         | 0 warn    | 0 warn                  | 1 error                   | 6 error mirror-too-new  | 9 unknown permission-denied | 0 warn              | 8 unknown           | sig unknown
 doctor check                   | 0 warn    | 0 warn                  | 1 error                   | 6 error mirror-too-new  | 9 unknown permission-denied | 0 warn              | 8 unknown           | sig unknown
 doctor check --deep            | 0 warn    | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 unknown permission-denied | 0 warn              | 8 unknown           | sig unknown
+doctor archive-scan            | 0 ok      | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 8 unknown           | sig unknown
+doctor archive-scan --deep     | 0 ok      | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 8 unknown           | sig unknown
 sessions list                  | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions show ID               | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions restore ID --to OUT   | 0 applied | 23 failed verify-failed | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 applied           | 7 blocked lock-busy | sig partial

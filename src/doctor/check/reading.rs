@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::context::{Context, busy};
 use super::findings::{About, Capped};
 use crate::disk::{Root, writer_owner};
+use crate::doctor::archived::Archived;
 use crate::error::{ErrorKind, Result};
 use crate::model::conversation::ArchivedSource;
 use crate::model::digest::Digest;
@@ -19,8 +20,6 @@ use crate::store::archive::ArchiveReader;
 use crate::store::mirror::{Head, MirrorReader};
 
 const IDS: [CheckId; 2] = [CheckId::SourcesParse, CheckId::SourcesLogHealth];
-/// Sources of the archive that are read at once.
-const PAGE: u32 = 256;
 
 /// What was read.
 #[derive(Default)]
@@ -120,47 +119,6 @@ impl Read {
 
 /// The capture of a source that the archive read: number and content.
 type Done = (u64, Digest);
-
-/// The archive's sources by key, a page at a time: they are met beside the mirror's heads, which
-/// come by key too, so that neither has to be held as a whole.
-struct Archived<'a> {
-    archive: Option<&'a ArchiveReader>,
-    page: std::vec::IntoIter<ArchivedSource>,
-    next: Option<ArchivedSource>,
-}
-
-impl<'a> Archived<'a> {
-    fn new(archive: Option<&'a ArchiveReader>) -> Result<Self> {
-        let mut all = Archived {
-            archive,
-            page: Vec::new().into_iter(),
-            next: None,
-        };
-        all.advance(None)?;
-        Ok(all)
-    }
-
-    fn advance(&mut self, after: Option<SourceKey>) -> Result<()> {
-        self.next = self.page.next();
-        if self.next.is_none()
-            && let Some(archive) = self.archive
-        {
-            self.page = archive.sources_after(after, PAGE)?.into_iter();
-            self.next = self.page.next();
-        }
-        Ok(())
-    }
-
-    /// The next source, if its key is at most `up_to`.
-    fn take(&mut self, up_to: Option<SourceKey>) -> Result<Option<ArchivedSource>> {
-        let due = |s: &ArchivedSource| up_to.is_none_or(|key| s.key <= key);
-        let Some(source) = self.next.take_if(|s| due(s)) else {
-            return Ok(None);
-        };
-        self.advance(Some(source.key))?;
-        Ok(Some(source))
-    }
-}
 
 fn read(root: &Root, usages: &Usages) -> Result<Read> {
     let mut out = Read::default();

@@ -1,6 +1,7 @@
 //! The archive: one SQLite database a generation, every row hashed, every commit chained.
 
 mod append;
+mod holding;
 mod identity;
 mod ids;
 mod names;
@@ -25,6 +26,7 @@ use crate::error::Error;
 use crate::store::sqlite;
 
 pub use append::{CaptureRef, Cursor, SourceAppend, SourceKind};
+pub use holding::HeldRecord;
 pub use identity::conversation_id;
 pub use reader::{Agreement, ArchiveReader, Counts, Listing};
 pub use reading::MessagePlace;

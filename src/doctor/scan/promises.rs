@@ -1,0 +1,136 @@
+//! What the coverage ledger promises of each conversation, by id, some thousand at a time: the
+//! ledger is read once for each part, so that what is held never grows with it.
+
+use std::collections::BTreeMap;
+
+use crate::disk::Root;
+use crate::error::Result;
+use crate::model::digest::Digest;
+use crate::model::interrupt::Interrupt;
+use crate::model::source::SourceKey;
+use crate::store::coverage::{self, Line};
+
+/// Conversations of one part.
+const PART: usize = 4096;
+/// Sources kept of a conversation that no archive row tells of.
+const SOURCES: usize = 16;
+
+/// The newest promise about one conversation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Promise {
+    /// Records.
+    pub(super) records: u64,
+    /// Sum over them.
+    pub(super) sum: Digest,
+    /// The sources that brought them: the newest capture that was read, and how many records it and
+    /// those before it brought. Only where it was asked for.
+    pub(super) brought: Vec<(SourceKey, u64, u64)>,
+}
+
+/// The promises in the order of the conversations' ids.
+pub(super) struct Promises<'a> {
+    root: &'a Root,
+    interrupt: &'a Interrupt,
+    with_sources: bool,
+    part: std::collections::btree_map::IntoIter<String, Promise>,
+    next: Option<(String, Promise)>,
+    /// Whether the part that is read ends before the ledger's conversations do.
+    cut: bool,
+    /// Lines that can't be read.
+    pub(super) damaged: u64,
+}
+
+impl<'a> Promises<'a> {
+    pub(super) fn new(
+        root: &'a Root,
+        with_sources: bool,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self> {
+        let mut all = Promises {
+            root,
+            interrupt,
+            with_sources,
+            part: BTreeMap::new().into_iter(),
+            next: None,
+            cut: false,
+            damaged: 0,
+        };
+        all.load(None)?;
+        Ok(all)
+    }
+
+    fn load(&mut self, after: Option<&str>) -> Result<()> {
+        let mut part: BTreeMap<String, Promise> = BTreeMap::new();
+        // Conversations from this id on are left for the next part.
+        let mut end: Option<String> = None;
+        let mut damaged = 0;
+        let (with_sources, interrupt) = (self.with_sources, self.interrupt);
+        coverage::for_each(
+            self.root,
+            &mut |number, line| {
+                if number % 256 == 0 {
+                    interrupt.check()?;
+                }
+                let Line::Commit(line) = line else {
+                    return Ok(());
+                };
+                for (id, records, sum) in line.conversations {
+                    if after.is_some_and(|after| id.as_str() <= after)
+                        || end.as_ref().is_some_and(|end| id >= *end)
+                    {
+                        continue;
+                    }
+                    let promise = part.entry(id).or_default();
+                    if with_sources {
+                        let added = records.saturating_sub(promise.records);
+                        bring(&mut promise.brought, &line.captures, added);
+                    }
+                    (promise.records, promise.sum) = (records, sum);
+                    if part.len() > PART {
+                        end = part.pop_last().map(|(id, _)| id);
+                    }
+                }
+                Ok(())
+            },
+            &mut |_| {
+                damaged += 1;
+                Ok(())
+            },
+        )?;
+        self.damaged = damaged;
+        self.cut = end.is_some();
+        self.part = part.into_iter();
+        self.next = self.part.next();
+        Ok(())
+    }
+
+    /// The id of the next promise.
+    pub(super) fn peek(&self) -> Option<&str> {
+        self.next.as_ref().map(|(id, _)| id.as_str())
+    }
+
+    /// The next promise.
+    pub(super) fn take(&mut self) -> Result<Option<(String, Promise)>> {
+        let Some(taken) = self.next.take() else {
+            return Ok(None);
+        };
+        self.next = self.part.next();
+        if self.next.is_none() && self.cut {
+            self.load(Some(&taken.0))?;
+        }
+        Ok(Some(taken))
+    }
+}
+
+fn bring(brought: &mut Vec<(SourceKey, u64, u64)>, captures: &[(SourceKey, u64)], added: u64) {
+    // A commit reads one source.
+    let Some((key, seq)) = captures.first() else {
+        return;
+    };
+    if let Some(known) = brought.iter_mut().find(|(k, ..)| k == key) {
+        known.1 = *seq;
+        known.2 += added;
+    } else if brought.len() < SOURCES {
+        brought.push((*key, *seq, added));
+    }
+}
