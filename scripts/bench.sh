@@ -133,7 +133,7 @@ measure "$dir/home-quarter" "$dir/data-quarter" index --json
 expect 0 "cass index (a quarter of the corpus)"
 measure "$dir/home-quarter" "$dir/data-quarter" doctor check --json
 expect 0 "cass doctor check (a quarter)"
-row "doctor check: RSS at 4 x the size" "$((check_kib / 1024))" MiB "$((kib / 1024))" "RSS at 1 x" le 1.1
+row "doctor check: RSS at 4 x the size" "$check_kib" KiB "$kib" "RSS at 1 x" le 1.1
 
 note "== check --deep"
 db=$dir/data/generations/$(cat "$dir/data/CURRENT")/agent_search.db

@@ -1,7 +1,12 @@
 //! What a check holds does not grow with the number of sources. The check runs in a process of its
 //! own, since the mark that is read is the whole process'.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -51,7 +51,8 @@ fn look(ctx: &Context, root: &Root, body: &mut HealthBody) -> Result<()> {
     // Before and behind the rest: what a writer had begun when it was looked at is no damage, also
     // when it took its lock, or ended, in between.
     let before = writer_owner(root)?;
-    let promised = root.file_len(layout::COVERAGE)?.is_some_and(|len| len > 0);
+    // The ledger is begun after `CURRENT` has named an archive.
+    let promised = has(layout::COVERAGE)?;
     let mirror = has(layout::MIRROR)?;
     body.generation = current(root)?;
     let used = body.generation.is_some() || promised || mirror || has(layout::GENERATIONS)?;

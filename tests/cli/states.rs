@@ -28,21 +28,21 @@ const TABLE: &str = "
 words                          | ok        | damaged                 | garbage                   | newer                   | denied                     | writer              | archive             | signal
 index                          | 0 applied | 0 applied               | 1 partial archive-corrupt | 6 failed mirror-too-new | 9 failed permission-denied | 7 blocked lock-busy | 7 blocked lock-busy | sig partial
 index --full                   | 0 applied | 0 applied               | 1 partial archive-corrupt | 6 failed mirror-too-new | 9 failed permission-denied | 7 blocked lock-busy | 7 blocked lock-busy | sig partial
-doctor                         | 0 warn    | 0 warn                  | 1 error                   | 6 error mirror-too-new  | 9 error permission-denied  | 0 warn              | 8 unknown           | sig unknown
-doctor check                   | 0 warn    | 0 warn                  | 1 error                   | 6 error mirror-too-new  | 9 error permission-denied  | 0 warn              | 8 unknown           | sig unknown
-doctor check --deep            | 0 warn    | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 error permission-denied  | 0 warn              | 8 unknown           | sig unknown
+doctor                         | 0 warn    | 0 warn                  | 1 error                   | 6 error mirror-too-new  | 9 unknown permission-denied | 0 warn              | 8 unknown           | sig unknown
+doctor check                   | 0 warn    | 0 warn                  | 1 error                   | 6 error mirror-too-new  | 9 unknown permission-denied | 0 warn              | 8 unknown           | sig unknown
+doctor check --deep            | 0 warn    | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 unknown permission-denied | 0 warn              | 8 unknown           | sig unknown
 sessions list                  | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions show ID               | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 search message                 | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 models status                  | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 0 ok                       | 0 ok                | 0 ok                | 0 ok
 export ID --format raw -o OUT  | 0 ok      | 23 failed verify-failed | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial
-export ID --format json -o OUT | 0 ok      | 0 ok                    | 1 failed archive-corrupt  | 0 ok                    | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial
-export ID --format json        | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
+export ID --format json -o OUT | 0 ok      | 23 failed verify-failed | 1 failed archive-corrupt  | 0 ok                    | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial
+export ID --format json        | 0 ok      | 23 error verify-failed  | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 mirror verify                  | 0 ok      | 0 ok                    | 0 ok                      | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 mirror verify --deep           | 0 ok      | 23 error mirror-damaged | 0 ok                      | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 mirror list SRC                | 0 ok      | 0 ok                    | 0 ok                      | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 mirror get SRC -o OUT          | 0 ok      | 23 failed verify-failed | 0 ok                      | 6 failed mirror-too-new | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial
-health                         | 0 ok      | 0 ok                    | 1 error                   | 6 error                 | 1 error                    | 0 ok                | 8 unknown           | 0 ok
+health                         | 0 ok      | 0 ok                    | 1 error                   | 6 error                 | 9 unknown permission-denied | 0 ok                | 8 unknown           | 0 ok
 introspect                     | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 0 ok                       | 0 ok                | 0 ok                | 0 ok
 ";
 

@@ -119,9 +119,9 @@ fn a_data_directory_that_cannot_be_opened_is_not_known() {
     let dir = looped.to_str().unwrap();
     for args in [&["health"][..], &["doctor", "check"]] {
         let args = [args, &["--data-dir", dir]].concat();
-        let ran = sandbox.run(&args).expect(9);
+        let ran = sandbox.run(&args).expect(2);
         assert_eq!(ran.text("/status"), "unknown", "{args:?}");
-        assert_eq!(ran.text("/err/kind"), "io");
+        assert_eq!(ran.text("/err/kind"), "unsafe-target");
         let page = sandbox.command(&args).output().unwrap().stdout;
         let page = String::from_utf8(page).unwrap();
         assert!(page.contains("Not known"), "{page}");

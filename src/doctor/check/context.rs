@@ -1,15 +1,18 @@
 //! What the checks share: the open data directory, the time left, the facts gathered so far.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::disk::Root;
+use crate::disk::{ArchiveShared, Root};
 use crate::doctor::check::CheckRequest;
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::check::CheckFacts;
 use crate::model::finding::{CheckId, CheckResult, SkipReason, UnknownReason};
 use crate::model::interrupt::Interrupt;
 use crate::model::source::SourceKey;
+
+/// How long a checkpoint is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the layout says about the archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,6 +63,11 @@ pub(super) struct Context {
     pub(super) mirror_looked: bool,
     /// Whether the sources were looked at.
     pub(super) sources_looked: bool,
+    /// Held from the first check that reads archive or mirror on, so that no checkpoint comes between
+    /// them and none of their readers has to wait.
+    pub(super) archive_lock: Option<ArchiveShared>,
+    /// Whether a checkpoint took longer than [`PATIENCE`].
+    pub(super) archive_busy: bool,
     /// Why nothing here may be judged: no further check runs.
     pub(super) refusal: Option<Error>,
     /// Why a part may not be judged: the other checks still run.
@@ -95,6 +103,8 @@ impl Context {
             mirror_verified: false,
             mirror_looked: false,
             sources_looked: false,
+            archive_lock: None,
+            archive_busy: false,
             refusal: None,
             late_refusal: None,
         })
@@ -111,6 +121,29 @@ impl Context {
             CheckId::MirrorLedgers | CheckId::SourcesInventory | CheckId::SourcesParse => coverage,
             _ => false,
         })
+    }
+
+    /// Waits, once, for a checkpoint to end; whether archive and mirror can be read now. What else is
+    /// wrong with them is left to the checks, which say it better.
+    pub(super) fn hold_archive(&mut self) -> bool {
+        let Some(root) = self.root.as_ref().filter(|_| self.archive_lock.is_none()) else {
+            return true;
+        };
+        let begun = Instant::now();
+        while !self.archive_busy {
+            match ArchiveShared::acquire(root, Duration::ZERO) {
+                Ok(lock) => {
+                    self.archive_lock = Some(lock);
+                    return true;
+                }
+                Err(e) if e.kind() != ErrorKind::LockBusy => return true,
+                Err(_) if begun.elapsed() >= PATIENCE || self.should_stop() => {
+                    self.archive_busy = true;
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        false
     }
 
     /// Why work that was told to stop has no answer.

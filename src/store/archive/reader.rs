@@ -5,8 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::append::Cursor;
-use super::rows::{get_digest, get_u64, to_i64};
-use super::schema::{CONVERSATIONS, SOURCES, text_is_ours};
+use super::rows::{RowHasher, check_from, get_digest, get_u64, to_i64};
+use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SOURCES, text_is_ours};
 use super::state::{ConversationRow, SourceRow};
 use super::writer::{Head, check_header, commit_line, holds_commit, read_head};
 use super::{PART_BITS, failed, names};
@@ -300,11 +300,13 @@ impl ArchiveReader {
             "SELECT r.hash, r.occurrence, m.id, r.native_id, r.native_parent, r.time_ms, m.role, \
              m.kind, m.text, m.tool_name, m.call_id, m.model, m.is_error, s.source_key, r.seq, \
              r.offset, r.len, \
-             EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id) \
+             EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id), {}, {} \
              FROM records r CROSS JOIN messages m CROSS JOIN sources s \
              WHERE r.id BETWEEN ?2 AND ?3 AND r.conversation=?1 AND r.duplicate_of IS NULL \
              AND m.id BETWEEN r.id<<{PART_BITS} AND (r.id<<{PART_BITS})+{} \
              AND s.id=r.source ORDER BY r.id, m.id",
+            RECORDS.columns_of("r"),
+            MESSAGES.columns_of("m"),
             (1u64 << PART_BITS) - 1
         );
         self.runs(id, &sql, read_message, f)
@@ -487,6 +489,17 @@ impl ArchiveReader {
     }
 
     pub(super) fn failed(&self, e: rusqlite::Error) -> Error {
+        if let rusqlite::Error::FromSqlConversionFailure(_, _, inner) = &e
+            && let Some(altered) = inner.downcast_ref::<Altered>()
+        {
+            return Error::new(
+                ErrorKind::VerifyFailed,
+                format!("the archive can't vouch for what it holds: {altered}"),
+            )
+            .with_hint("Export it raw: the mirror holds the bytes. The check says how far it goes.")
+            .with_hint_argv(["cass", "doctor", "check", "--deep"])
+            .with_source(e);
+        }
         failed(&self.conn, "read", e)
     }
 }
@@ -521,7 +534,17 @@ fn read_record(r: &Row<'_>) -> rusqlite::Result<ArchivedRecord> {
     })
 }
 
+/// First of the columns by which the rows of a message and its record are checked.
+pub(super) const CHECKED_FROM: usize = 18;
+
 pub(super) fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
+    let mut hasher = RowHasher::default();
+    let behind = CHECKED_FROM + RECORDS.columns.len() + 1;
+    for (table, first) in [(&RECORDS, CHECKED_FROM), (&MESSAGES, behind)] {
+        if !check_from(&mut hasher, table, r, first)?.good {
+            return Err(altered(table.name, r.get(first)?));
+        }
+    }
     Ok(ArchivedMessage {
         record_hash: get_digest(r, 0)?,
         occurrence: get_u64(r, 1)?,
@@ -546,6 +569,22 @@ pub(super) fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
         },
         superseded: r.get(17)?,
     })
+}
+
+/// A row that does not agree with its hash: what it says is not handed on.
+#[derive(Debug, thiserror::Error)]
+#[error("row {row} of {table} does not agree with its hash")]
+struct Altered {
+    table: &'static str,
+    row: i64,
+}
+
+fn altered(table: &'static str, row: i64) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(
+        0,
+        rusqlite::types::Type::Blob,
+        Box::new(Altered { table, row }),
+    )
 }
 
 fn word<T>(row: &Row<'_>, i: usize, parse: fn(&str) -> Option<T>) -> rusqlite::Result<T> {

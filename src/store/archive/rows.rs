@@ -109,9 +109,19 @@ pub(super) fn check(
     table: &Table,
     row: &Row<'_>,
 ) -> rusqlite::Result<Checked> {
-    let n = table.columns.len();
+    check_from(hasher, table, row, 0)
+}
+
+/// [`check`] of a row of a join whose columns begin at column `first`.
+pub(super) fn check_from(
+    hasher: &mut RowHasher,
+    table: &Table,
+    row: &Row<'_>,
+    first: usize,
+) -> rusqlite::Result<Checked> {
+    let n = first + table.columns.len();
     hasher.begin(table.name);
-    for i in 0..n {
+    for i in first..n {
         hasher.value(row.get_ref(i)?);
     }
     let stored = match row.get_ref(n)? {

@@ -214,6 +214,15 @@ impl Table {
     pub fn columns_sql(&self) -> String {
         self.columns.join(",")
     }
+
+    /// The columns of a table named `alias` in a join, and its `row_hash` behind them.
+    pub fn columns_of(&self, alias: &str) -> String {
+        let mut out = String::new();
+        for column in self.columns {
+            out.push_str(&format!("{alias}.{column},"));
+        }
+        out + alias + ".row_hash"
+    }
 }
 
 /// Makes the tables in an empty database, inside the caller's transaction.

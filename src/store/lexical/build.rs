@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 
 use super::schema::{FORMAT, Meta, Served, fts_rows, kind_code, make, role_code};
-use super::state::{Stamp, State, Survey, current, folders, survey, verify};
+use super::state::{Looked, Stamp, State, Survey, current, folders, look, verify};
 use super::tokens::{self, Columns, Form, MAX_TEXT};
 use crate::disk::{ArchiveExclusive, Capture, Root};
 use crate::error::{Error, ErrorKind, Result};
@@ -77,11 +77,17 @@ pub fn refresh(
     interrupt: &Interrupt,
 ) -> Result<Option<Refreshed>> {
     let root = cap.root();
-    let Some(archive) = ArchiveReader::open(root)? else {
+    let Some(Looked {
+        survey: found,
+        index,
+        archive,
+    }) = look(root)?
+    else {
         return Ok(None);
     };
+    // Never a reader of it in a process that writes to it.
+    drop(index);
     let messages = archive.counts()?.messages;
-    let found = survey(root, &archive, messages)?;
     let cause = match judged(root, &found, deep)? {
         None => {
             let done = update(cap, archive, &found, messages, progress, interrupt);
