@@ -130,9 +130,7 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
             out.finish(sessions::show(ctx, a), false, &ctx.site)
         }
         Command::Search(a) => out.finish(search::run(ctx, a), false, &ctx.site),
-        Command::Models(ModelsCommand::Status) => {
-            out.finish(models::status(ctx), false, &ctx.site)
-        }
+        Command::Models(ModelsCommand::Status) => out.finish(models::status(ctx), false, &ctx.site),
         Command::Export(a) => export::run(ctx, a, out),
         Command::Mirror(MirrorCommand::Verify(a)) => {
             out.finish(mirror::verify(ctx, a), false, &ctx.site)

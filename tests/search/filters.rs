@@ -87,14 +87,7 @@ fn each_filter_leaves_what_it_says() {
         ),
         (&["--since", "2w"], &[]),
         (
-            &[
-                "--agent",
-                "claude",
-                "--role",
-                "user",
-                "--workspace",
-                "/src",
-            ],
+            &["--agent", "claude", "--role", "user", "--workspace", "/src"],
             &[1, 2, 3],
         ),
     ] {

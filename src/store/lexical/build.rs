@@ -157,6 +157,10 @@ fn update(
         if !found.as_left {
             stamp(cap, &id)?;
         }
+        // What a reader had kept from being removed.
+        if folders(root)?.len() > 1 {
+            sweep(cap, &id)?;
+        }
         return Ok(done);
     }
     let path = root.full(&layout::lexical_db(&id));
@@ -240,7 +244,8 @@ fn candidate(
     let mut last = 0;
     for id in folders(root)?.into_iter().rev() {
         last = last.max(id.get(1..).and_then(|d| d.parse::<u32>().ok()).unwrap_or(0));
-        if live == Some(id.as_str()) {
+        // One with a stamp was finished, and a reader may still be in it.
+        if live == Some(id.as_str()) || root.exists(&layout::lexical_stamp(&id))? {
             continue;
         }
         let path = root.full(&layout::lexical_db(&id));
@@ -266,7 +271,6 @@ fn candidate(
 fn goes_on(conn: &Connection, meta: &Meta, archive: &ArchiveReader) -> bool {
     let here = &archive.generation().manifest;
     meta.is_ours()
-        && !meta.complete
         && meta.archive_id == here.archive_id
         && meta.generation == here.generation.as_str()
         && fts_rows(conn).is_ok_and(|n| n == Some(meta.served.documents))
