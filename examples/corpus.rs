@@ -2,7 +2,7 @@
 //! for the same arguments on every machine.
 //!
 //! `corpus SESSIONS MESSAGES SEED OUT` makes `OUT/.claude/projects/...` and `OUT/.codex/sessions/...`,
-//! so `OUT` can serve as a home folder. Two sessions in three are Claude's. Words follow a Zipf law
+//! so `OUT` can serve as a home folder; `corpus words` prints the words, the most common ones first. Two sessions in three are Claude's. Words follow a Zipf law
 //! over 20,000 words; sessions differ in length by two orders of magnitude, as real ones do.
 
 #![allow(
@@ -284,6 +284,10 @@ fn lengths(rng: &mut Rng, sessions: u64, messages: u64) -> Vec<u64> {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if args.get(1).is_some_and(|a| a == "words") {
+        println!("{}", Vocabulary::new().words.join("\n"));
+        return;
+    }
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok());
     let (Some(sessions), Some(messages), Some(seed), Some(out)) = (
         number(1),
@@ -291,7 +295,7 @@ fn main() {
         number(3),
         args.get(4).map(PathBuf::from),
     ) else {
-        eprintln!("use: corpus SESSIONS MESSAGES SEED OUT");
+        eprintln!("use: corpus SESSIONS MESSAGES SEED OUT | corpus words");
         std::process::exit(2);
     };
     let words = Vocabulary::new();

@@ -4,6 +4,8 @@
 //! ```text
 //! parts tree TREE SCRATCH      walk, read, hash, compress, decompress, parse, insert: seconds each
 //! parts integrity DB SCRATCH   PRAGMA integrity_check alone, on a copy of DB and its -wal
+//! parts fts DB SCRATCH         FTS5's own rebuild of the messages of DB, and an insert of each
+//! parts searches FILE CMD...   CMD with each line of FILE: "median-seconds p95-seconds peak-KiB hits"
 //! parts run OUT CMD...         one run of CMD, stdout to OUT: "exit seconds peak-KiB"
 //! parts spawn N CMD...         N runs of CMD, output dropped: "median-seconds p95-seconds"
 //! ```
@@ -37,11 +39,15 @@ fn main() {
     match words.as_slice() {
         ["tree", tree, scratch] => tree_parts(Path::new(tree), Path::new(scratch)),
         ["integrity", db, scratch] => integrity(Path::new(db), Path::new(scratch)),
+        ["fts", db, scratch] => fts(Path::new(db), Path::new(scratch)),
+        ["searches", file, command @ ..] if !command.is_empty() => {
+            searches(Path::new(file), command);
+        }
         ["run", out, command @ ..] if !command.is_empty() => run(Path::new(out), command),
         ["spawn", n, command @ ..] if !command.is_empty() => spawn(n.parse().unwrap(), command),
         _ => {
             eprintln!(
-                "use: parts tree TREE SCRATCH | integrity DB SCRATCH | run OUT CMD... | spawn N CMD..."
+                "use: parts tree TREE SCRATCH | integrity DB SCRATCH | fts DB SCRATCH | searches FILE CMD... | run OUT CMD... | spawn N CMD..."
             );
             std::process::exit(2);
         }
@@ -286,6 +292,72 @@ fn integrity(db: &Path, scratch: &Path) {
     for end in ["", "-wal", "-shm"] {
         let _ = fs::remove_file(scratch.join(format!("integrity.db{end}")));
     }
+}
+
+/// The same texts in a table of their own, indexed by FTS5 as it comes: `unicode61`, external
+/// content, one rebuild.
+fn fts(db: &Path, scratch: &Path) {
+    let path = scratch.join("fts.db");
+    let conn = rusqlite::Connection::open(&path).expect("open");
+    conn.execute_batch(&format!(
+        "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-32768;
+         ATTACH 'file:{}?mode=ro' AS a;
+         CREATE TABLE t(id INTEGER PRIMARY KEY, text TEXT);
+         INSERT INTO t SELECT id, text FROM a.messages;
+         CREATE VIRTUAL TABLE f USING fts5(text, content='t', content_rowid='id');
+         DETACH a;",
+        db.display()
+    ))
+    .expect("the archive's texts");
+    let bytes: i64 = conn
+        .query_row("SELECT sum(length(CAST(text AS BLOB))) FROM t", [], |r| {
+            r.get(0)
+        })
+        .expect("sum");
+    let (seconds, ()) = timed(|| {
+        conn.execute_batch("PRAGMA journal_mode=DELETE; INSERT INTO f(f) VALUES ('rebuild')")
+            .expect("rebuild");
+    });
+    say("fts5 rebuild", seconds, bytes.unsigned_abs(), "bytes");
+    drop(conn);
+    let _ = fs::remove_file(&path);
+}
+
+fn searches(file: &Path, command: &[&str]) {
+    let queries = fs::read_to_string(file).expect("queries");
+    let (mut times, mut peak, mut found) = (Vec::new(), 0u64, 0u64);
+    for query in queries.lines() {
+        let begun = Instant::now();
+        let mut child = Command::new(command[0])
+            .args(&command[1..])
+            .args(["--", query])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let status_file = format!("/proc/{}/status", child.id());
+        let mut out = String::new();
+        let mut pipe = child.stdout.take().expect("stdout");
+        // Its document comes at the end; until then its memory is looked at.
+        let reader = std::thread::spawn(move || {
+            pipe.read_to_string(&mut out).expect("a document");
+            out
+        });
+        while !reader.is_finished() {
+            peak = peak.max(high_water(&status_file).unwrap_or(0));
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        let out = reader.join().expect("the reader ends");
+        assert!(child.wait().expect("wait").success(), "{query}");
+        times.push(begun.elapsed().as_secs_f64());
+        found += u64::from(!out.contains("\"total\":0,"));
+    }
+    times.sort_by(f64::total_cmp);
+    println!(
+        "{:.6}\t{:.6}\t{peak}\t{found}",
+        times[times.len() / 2],
+        times[times.len() * 95 / 100]
+    );
 }
 
 fn run(out: &Path, command: &[&str]) {

@@ -84,12 +84,17 @@ part() { awk -F'\t' -v n="$1" '$1 == n { print $2 }' "$dir/parts.tsv"; }
 IFS=$'\t' read -r base _ < <("$parts" spawn "$spawns" true)
 
 note "== index, cold"
-measure "$dir/home" "$dir/data" index --json
+measure "$dir/home" "$dir/data" index --json --skip-lexical
 expect 0 "cass index"
 index=$seconds index_kib=$kib
 bound=$(awk -v a="$(part read+blake3+zstd3)" -v b="$(part parse)" -v c="$(part insert)" 'BEGIN { print a + b + c }')
 row "index, cold" "$index" s "$bound" "read+BLAKE3+zstd, parse, insert" ge 0.7
 row "index, cold: peak RSS" "$((index_kib / 1024))" MiB 256 limit le 1
+
+note "== lexical index, of what is archived by now"
+measure "$dir/home" "$dir/data" index --json
+expect 0 "cass index (lexical)"
+lexical=$seconds lexical_kib=$kib
 
 note "== index, nothing new"
 best=
@@ -102,6 +107,32 @@ done
 relation=le
 [ "$size" = full ] || relation=info
 row "index, no-op" "$best" s "$(part walk+stat)" "walk with stat of the same tree" $relation 3
+
+db=$dir/data/generations/$(cat "$dir/data/CURRENT")/agent_search.db
+"$parts" fts "$db" "$dir/scratch" | tee -a "$dir/parts.tsv" >&2
+build=$(awk -v a="$lexical" -v b="$best" 'BEGIN { print a - b }')
+row "lexical build" "$build" s "$(part "fts5 rebuild")" "FTS5's own rebuild of the same texts" ge 0.9
+row "lexical build: peak RSS" "$((lexical_kib / 1024))" MiB 256 limit le 1
+text=$(awk -F'\t' '$1 == "fts5 rebuild" { print $3 }' "$dir/parts.tsv")
+row "lexical index: bytes" "$(du -sb "$dir/data/derived" | cut -f1)" B "$text" "the texts" info
+
+note "== search, 200 fixed queries, a fresh process each"
+# Words of the corpus: every common one first, then pairs, beginnings, phrases and what is nowhere.
+"$corpus" words >"$dir/words.txt"
+awk 'NR <= 60 { print } NR > 60 && NR % 97 == 0 && n < 60 { print; n++ } { w[NR] = $0 }
+  END { for (i = 1; i <= 40; i++) print w[i * 3], w[i * 50]
+        for (i = 1; i <= 20; i++) print substr(w[i * 40], 1, 4) "*"
+        for (i = 1; i <= 15; i++) print "\"" w[i] " " w[i + 1] "\""
+        for (i = 1; i <= 5; i++) print "nosuchword" i }' "$dir/words.txt" >"$dir/queries.txt"
+IFS=$'\t' read -r median p95 kib hits < <(HOME="$dir/home" "$parts" searches "$dir/queries.txt" "$cass" --data-dir "$dir/data" search --json)
+note "$(wc -l <"$dir/queries.txt") queries, $hits with hits"
+row "search (median)" "$(awk -v s="$median" 'BEGIN { print s * 1000 }')" ms 30 limit le 1
+row "search (95 %)" "$(awk -v s="$p95" 'BEGIN { print s * 1000 }')" ms 150 limit le 1
+row "search: peak RSS" "$((kib / 1024))" MiB 100 limit le 1
+if command -v rg >/dev/null; then
+  IFS=$'\t' read -r t _ < <("$parts" spawn 5 rg -c -F "$(sed -n 200p "$dir/words.txt")" "$dir/home")
+  row "search (median)" "$median" s "$t" "ripgrep of one word over the sources" info
+fi
 
 note "== one source of $(du -sm "$dir/home-big" | cut -f1) MB"
 measure "$dir/home-big" "$dir/data-big" index --json

@@ -8,8 +8,7 @@ use crate::error::Result;
 use crate::report::envelope::Report;
 use crate::report::models::{FallbackMode, ModelBlock, ModelState, ModelsStatusBody};
 use crate::report::search::LexicalState;
-use crate::store::archive::ArchiveReader;
-use crate::store::lexical::survey;
+use crate::store::lexical::look;
 
 pub(super) fn status(ctx: &Context) -> Result<Report<ModelsStatusBody>> {
     Ok(Report::ok(ModelsStatusBody {
@@ -29,11 +28,9 @@ fn lexical(ctx: &Context) -> Result<Option<LexicalState>> {
     let Some(root) = Root::open(ctx.env.data_dir())? else {
         return Ok(Some(LexicalState::Missing));
     };
-    let Some(archive) = ArchiveReader::open(&root)? else {
-        return Ok(Some(LexicalState::Missing));
-    };
-    let found = survey(&root, &archive, archive.counts()?.messages)?;
-    Ok(Some(LexicalState::of(&found.state)))
+    Ok(Some(look(&root)?.map_or(LexicalState::Missing, |found| {
+        LexicalState::of(&found.survey.state)
+    })))
 }
 
 impl Human for ModelsStatusBody {

@@ -8,7 +8,6 @@ use super::emit::Human;
 use super::page::{Mark, Page, count};
 use super::place;
 use super::sanitise::{columns, fit, visible};
-use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::next::Next;
 use crate::model::path::normalise;
@@ -20,7 +19,7 @@ use crate::report::search::{
 use crate::report::time::rfc3339;
 use crate::store::archive::ArchiveReader;
 use crate::store::lexical::{
-    Cursor, Filter, Form, LexicalReader, MAX_SEEN, Query, State, Survey, snippet, survey,
+    Cursor, Filter, Form, LexicalReader, Looked, MAX_SEEN, Query, State, Survey, look, snippet,
 };
 
 /// Bytes of a snippet.
@@ -36,8 +35,17 @@ pub(super) fn run(ctx: &Context, args: &SearchArgs) -> Result<Report<SearchBody>
             .with_hint("A word has at least one letter or digit."));
     }
     let root = place::with_archive(&ctx.env)?;
-    let archive = place::archive(&root)?;
-    let found = survey(&root, &archive, archive.counts()?.messages)?;
+    let Some(Looked {
+        survey: found,
+        index,
+        archive,
+    }) = look(&root)?
+    else {
+        // Says why there is none.
+        return Err(place::archive(&root)
+            .err()
+            .unwrap_or_else(|| Error::new(ErrorKind::ArchiveMissing, "the archive vanished")));
+    };
     let filter = filter(ctx, args);
     let mut body = SearchBody {
         query: text,
@@ -54,14 +62,14 @@ pub(super) fn run(ctx: &Context, args: &SearchArgs) -> Result<Report<SearchBody>
             order: "bm25, then the newest".to_owned(),
         }),
     };
-    if !found.state.answers() {
+    let Some(index) = index.filter(|_| found.state.answers()) else {
         let error = unavailable(&found.state);
         return Ok(search_report(body, Some(&error), Next::Index, &ctx.site));
-    }
+    };
     let asked = Asked {
         ctx,
         args,
-        root: &root,
+        index: &index,
         archive: &archive,
         query: &query,
         filter: &filter,
@@ -73,6 +81,11 @@ pub(super) fn run(ctx: &Context, args: &SearchArgs) -> Result<Report<SearchBody>
             body.total_is_lower_bound = true;
             // It lies where only a question or a full run looks.
             Ok(search_report(body, Some(&e), Next::IndexFull, &ctx.site))
+        }
+        // Rows that do not agree with their hashes; the other hits stand.
+        Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
+            body.total_is_lower_bound = true;
+            Ok(search_report(body, Some(&e), Next::Check, &ctx.site))
         }
         Err(e) => Err(e),
     }
@@ -109,7 +122,7 @@ fn filter(ctx: &Context, args: &SearchArgs) -> Filter {
 struct Asked<'a> {
     ctx: &'a Context,
     args: &'a SearchArgs,
-    root: &'a Root,
+    index: &'a LexicalReader,
     archive: &'a ArchiveReader,
     query: &'a Query,
     filter: &'a Filter,
@@ -117,13 +130,12 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn fill(&self, body: &mut SearchBody) -> Result<()> {
-        let index = LexicalReader::open(self.root)
-            .map_err(damaged)?
-            .ok_or_else(|| unavailable(&State::Missing))?;
-        let mut cursor = self.cursor(&index)?;
+        let index = self.index;
+        let mut cursor = self.cursor(index)?;
         let before = cursor.seen.len();
         let limit = usize::try_from(self.args.limit).unwrap_or(usize::MAX);
         let mut gone = BTreeSet::new();
+        let mut altered = None;
         let mut more = true;
         while more && body.hits.len() < limit {
             let wanted = limit - body.hits.len();
@@ -141,7 +153,15 @@ impl Asked<'_> {
             body.total = page.total;
             more = page.hits.len() == wanted;
             for scored in page.hits {
-                match self.archive.placed_message(scored.id)? {
+                let placed = match self.archive.placed_message(scored.id) {
+                    Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
+                        gone.insert(scored.id);
+                        altered.get_or_insert(e);
+                        continue;
+                    }
+                    placed => placed?,
+                };
+                match placed {
                     // Written again since the index was brought up to date.
                     Some(m) if m.message.superseded => {
                         gone.insert(scored.id);
@@ -176,7 +196,7 @@ impl Asked<'_> {
         if body.total > shown && !body.hits.is_empty() && cursor.seen.len() < MAX_SEEN {
             body.next_cursor = Some(cursor.encode());
         }
-        Ok(())
+        altered.map_or(Ok(()), Err)
     }
 
     /// Where the list goes on, or its beginning.
@@ -228,8 +248,12 @@ impl Asked<'_> {
         let texts = |ids: Vec<i64>| -> Result<Vec<ContextMessage>> {
             let mut list = Vec::new();
             for id in ids {
-                if let Some(m) = self.archive.placed_message(id)? {
-                    list.push(ContextMessage::from(&m));
+                match self.archive.placed_message(id) {
+                    Ok(Some(m)) => list.push(ContextMessage::from(&m)),
+                    // A damaged neighbour is left out; a damaged hit is told.
+                    Ok(None) => {}
+                    Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {}
+                    Err(e) => return Err(e),
                 }
             }
             Ok(list)

@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::model::finding::CheckId;
 use crate::model::interrupt::Interrupt;
 use crate::model::progress::Progress;
-use crate::store::archive::ArchiveReader;
 use crate::store::lexical::{self, Refreshed, Survey};
 
 /// One kind of derived data.
@@ -18,11 +17,11 @@ pub trait Derived {
     /// The check that looks at it.
     fn check(&self) -> CheckId;
 
-    /// In what state it is, from a few rows. `messages` is how many the archive has.
+    /// In what state it is, from a few rows of it and of the archive; `None` without an archive.
     ///
     /// # Errors
     /// `io`, `permission-denied`, or what the archive says. Damage is a state.
-    fn state(&self, root: &Root, archive: &ArchiveReader, messages: u64) -> Result<Survey>;
+    fn state(&self, root: &Root) -> Result<Option<Survey>>;
 
     /// Brings it up to date, or makes it anew; with `deep` it is verified first. `None` without an
     /// archive. No connection to the archive may be open for writing.
@@ -63,8 +62,8 @@ impl Derived for Lexical {
         CheckId::DerivedLexical
     }
 
-    fn state(&self, root: &Root, archive: &ArchiveReader, messages: u64) -> Result<Survey> {
-        lexical::survey(root, archive, messages)
+    fn state(&self, root: &Root) -> Result<Option<Survey>> {
+        Ok(lexical::look(root)?.map(|looked| looked.survey))
     }
 
     fn refresh(

@@ -2,10 +2,10 @@
 //! than a warning: derived data is made again.
 
 use super::context::{ArchivePlace, Context, busy};
+use crate::disk::writer_owner;
 use crate::error::{Error, ErrorKind};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
-use crate::store::archive::ArchiveReader;
 use crate::store::derived::{Derived, assets};
 use crate::store::layout;
 use crate::store::lexical::State;
@@ -34,16 +34,11 @@ fn one(cx: &Context, asset: &dyn Derived) -> CheckResult {
         }
         ArchivePlace::Generation(_) => {}
     }
-    let looked = ArchiveReader::open(root).and_then(|archive| {
-        let Some(archive) = archive else {
-            return Ok(None);
-        };
-        let messages = match cx.facts.archive.messages {
-            Some(n) => n,
-            None => archive.counts()?.messages,
-        };
-        asset.state(root, &archive, messages).map(Some)
-    });
+    // Asked before and behind: a run that ends in between has left its work half-seen.
+    let written = || writer_owner(root).is_ok_and(|owner| owner.is_some());
+    let begun = written();
+    let looked = asset.state(root);
+    let writing = begun || written();
     let mut state = match looked {
         Ok(Some(survey)) => survey.state,
         Ok(None) => return skipped(SkipReason::NoArchive),
@@ -56,7 +51,8 @@ fn one(cx: &Context, asset: &dyn Derived) -> CheckResult {
             Err(e) => return unread(id, &e),
         }
     }
-    CheckResult::ran(id, finding(id, asset.name(), &state).into_iter().collect())
+    let found = finding(id, asset.name(), &state, writing);
+    CheckResult::ran(id, found.into_iter().collect())
 }
 
 fn unread(id: CheckId, e: &Error) -> CheckResult {
@@ -73,7 +69,7 @@ fn unread(id: CheckId, e: &Error) -> CheckResult {
     CheckResult::unknown(id, UnknownReason::Unreadable, vec![f])
 }
 
-fn finding(id: CheckId, name: &str, state: &State) -> Option<Finding> {
+fn finding(id: CheckId, name: &str, state: &State, writing: bool) -> Option<Finding> {
     let (code, message) = match state {
         State::Ready => return None,
         State::Missing => ("lexical-missing", format!("there is no {name} index")),
@@ -92,10 +88,18 @@ fn finding(id: CheckId, name: &str, state: &State) -> Option<Finding> {
         ),
         State::Corrupt { why } => ("lexical-corrupt", format!("the {name} index: {why}")),
     };
-    let next = match state {
-        // A plain run may look where this one did not.
-        State::Corrupt { .. } => Next::IndexFull,
-        _ => Next::Index,
+    // A run that is under way brings it up to date when the archive is done.
+    let severity = match state {
+        State::Missing | State::Stale { .. } | State::Building { .. } if writing => Severity::Info,
+        _ => Severity::Warn,
     };
-    Some(Finding::new(id, code, Severity::Warn, layout::LEXICAL, message).with_next(next))
+    let next = match state {
+        _ if severity == Severity::Info => None,
+        // A plain run may look where this one did not.
+        State::Corrupt { .. } => Some(Next::IndexFull),
+        _ => Some(Next::Index),
+    };
+    let mut found = Finding::new(id, code, severity, layout::LEXICAL, message);
+    found.next = next;
+    Some(found)
 }

@@ -304,7 +304,7 @@ impl ArchiveReader {
             checked_columns(),
             (1u64 << PART_BITS) - 1
         );
-        self.runs(id, &sql, read_checked, f)
+        self.runs(id, &sql, read_message, f)
     }
 
     /// Streams the raw records of a conversation, the copies in every source included.
@@ -499,13 +499,13 @@ impl ArchiveReader {
     }
 }
 
-/// What [`read_message`] reads.
+/// What a message is made of.
 const MESSAGE_COLUMNS: &str = "r.hash, r.occurrence, m.id, r.native_id, \
     r.native_parent, r.time_ms, m.role, m.kind, m.text, m.tool_name, m.call_id, m.model, \
     m.is_error, s.source_key, r.seq, r.offset, r.len, \
     EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id)";
 
-/// What [`read_checked`] reads, in a query that joins `records r`, `messages m` and `sources s`.
+/// What [`read_message`] reads, in a query that joins `records r`, `messages m` and `sources s`.
 pub(super) fn checked_columns() -> String {
     format!(
         "{MESSAGE_COLUMNS}, {}, {}",
@@ -545,10 +545,10 @@ fn read_record(r: &Row<'_>) -> rusqlite::Result<ArchivedRecord> {
 }
 
 /// First of the columns by which the rows of a message and its record are checked.
-const CHECKED_FROM: usize = 18;
+pub(super) const CHECKED_FROM: usize = 18;
 
 /// A message whose row and whose record's row agree with their hashes.
-pub(super) fn read_checked(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
+pub(super) fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
     let mut hasher = RowHasher::default();
     let behind = CHECKED_FROM + RECORDS.columns.len() + 1;
     for (table, first) in [(&RECORDS, CHECKED_FROM), (&MESSAGES, behind)] {
@@ -556,10 +556,6 @@ pub(super) fn read_checked(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
             return Err(altered(table.name, r.get(first)?));
         }
     }
-    read_message(r)
-}
-
-pub(super) fn read_message(r: &Row<'_>) -> rusqlite::Result<ArchivedMessage> {
     Ok(ArchivedMessage {
         record_hash: get_digest(r, 0)?,
         occurrence: get_u64(r, 1)?,

@@ -7,7 +7,7 @@
 use rusqlite::OptionalExtension;
 
 use super::PART_BITS;
-use super::reader::{ArchiveReader, checked_columns, read_checked};
+use super::reader::{ArchiveReader, checked_columns, read_message};
 use super::rows::get_u64;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::conversation::{ArchivedMessage, Conversation};
@@ -149,7 +149,7 @@ impl ArchiveReader {
         );
         self.conn
             .prepare_cached(&sql)
-            .and_then(|mut s| s.query_row([place.row], read_checked).optional())
+            .and_then(|mut s| s.query_row([place.row], read_message).optional())
             .map_err(|e| self.failed(e))?
             .ok_or_else(|| {
                 Error::new(

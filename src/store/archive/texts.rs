@@ -4,9 +4,9 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row};
 
-use super::reader::{ArchiveReader, read_message};
+use super::reader::{ArchiveReader, CHECKED_FROM, read_message};
 use super::rows::{get_u64, to_i64};
-use super::schema::{CONVERSATIONS, SOURCES};
+use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SOURCES};
 use super::state::{ConversationRow, SourceRow};
 use super::{PART_BITS, names};
 use crate::error::Result;
@@ -161,15 +161,19 @@ impl ArchiveReader {
     /// The message in row `id`, with the place it comes from; `None` when there is none.
     ///
     /// # Errors
-    /// `archive-corrupt`, `io`.
+    /// `archive-corrupt`, also when the row does not agree with its hash; `io`.
     pub fn placed_message(&self, id: i64) -> Result<Option<PlacedMessage>> {
         let sql = format!(
             "SELECT r.hash, r.occurrence, m.id, r.native_id, r.native_parent, r.time_ms, m.role, \
              m.kind, m.text, m.tool_name, m.call_id, m.model, m.is_error, s.source_key, r.seq, \
-             r.offset, r.len, EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id), r.line, \
-             m.conversation, r.source FROM messages m CROSS JOIN records r CROSS JOIN sources s \
-             WHERE m.id=?1 AND r.id=m.id>>{PART_BITS} AND s.id=r.source"
+             r.offset, r.len, EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id), {}, {}, \
+             r.line, m.conversation, r.source \
+             FROM messages m CROSS JOIN records r CROSS JOIN sources s \
+             WHERE m.id=?1 AND r.id=m.id>>{PART_BITS} AND s.id=r.source",
+            RECORDS.columns_of("r"),
+            MESSAGES.columns_of("m"),
         );
+        let behind = CHECKED_FROM + RECORDS.columns.len() + MESSAGES.columns.len() + 2;
         let read = || -> rusqlite::Result<_> {
             let found = self
                 .conn
@@ -177,9 +181,9 @@ impl ArchiveReader {
                 .query_row([id], |r| {
                     Ok((
                         read_message(r)?,
-                        get_u64(r, 18)?,
-                        r.get::<_, i64>(19)?,
-                        r.get::<_, i64>(20)?,
+                        get_u64(r, behind)?,
+                        r.get::<_, i64>(behind + 1)?,
+                        r.get::<_, i64>(behind + 2)?,
                     ))
                 })
                 .optional()?;

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 
 use super::schema::{FORMAT, Meta, Served, fts_rows, kind_code, make, role_code};
-use super::state::{Stamp, State, Survey, current, folders, survey, verify};
+use super::state::{Looked, Stamp, State, Survey, current, folders, look, verify};
 use super::tokens::{self, Columns, Form, MAX_TEXT};
 use crate::disk::{ArchiveExclusive, Capture, Root};
 use crate::error::{Error, ErrorKind, Result};
@@ -77,11 +77,17 @@ pub fn refresh(
     interrupt: &Interrupt,
 ) -> Result<Option<Refreshed>> {
     let root = cap.root();
-    let Some(archive) = ArchiveReader::open(root)? else {
+    let Some(Looked {
+        survey: found,
+        index,
+        archive,
+    }) = look(root)?
+    else {
         return Ok(None);
     };
+    // Never a reader of it in a process that writes to it.
+    drop(index);
     let messages = archive.counts()?.messages;
-    let found = survey(root, &archive, messages)?;
     let cause = match judged(root, &found, deep)? {
         None => {
             let done = update(cap, archive, &found, messages, progress, interrupt);
@@ -150,6 +156,10 @@ fn update(
         drop(archive);
         if !found.as_left {
             stamp(cap, &id)?;
+        }
+        // What a reader had kept from being removed.
+        if folders(root)?.len() > 1 {
+            sweep(cap, &id)?;
         }
         return Ok(done);
     }
@@ -234,7 +244,8 @@ fn candidate(
     let mut last = 0;
     for id in folders(root)?.into_iter().rev() {
         last = last.max(id.get(1..).and_then(|d| d.parse::<u32>().ok()).unwrap_or(0));
-        if live == Some(id.as_str()) {
+        // One with a stamp was finished, and a reader may still be in it.
+        if live == Some(id.as_str()) || root.exists(&layout::lexical_stamp(&id))? {
             continue;
         }
         let path = root.full(&layout::lexical_db(&id));
@@ -260,7 +271,6 @@ fn candidate(
 fn goes_on(conn: &Connection, meta: &Meta, archive: &ArchiveReader) -> bool {
     let here = &archive.generation().manifest;
     meta.is_ours()
-        && !meta.complete
         && meta.archive_id == here.archive_id
         && meta.generation == here.generation.as_str()
         && fts_rows(conn).is_ok_and(|n| n == Some(meta.served.documents))

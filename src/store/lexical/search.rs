@@ -83,6 +83,7 @@ impl PartialOrd for Scored {
 pub struct LexicalReader {
     // Closed before the lock goes.
     conn: Connection,
+    id: String,
     path: std::path::PathBuf,
     _lock: ArchiveShared,
 }
@@ -101,11 +102,25 @@ impl LexicalReader {
         let Some(conn) = sqlite::open_read(&path)? else {
             return Ok(None);
         };
+        // One state of it, whatever is added meanwhile.
+        conn.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;")
+            .map_err(|e| sqlite::failed("read", &path, e))?;
         Ok(Some(LexicalReader {
             conn,
+            id,
             path,
             _lock: lock,
         }))
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.conn
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// Row number of the newest message in the index.

@@ -4,6 +4,7 @@ use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use super::schema::{Meta, Served, fts_rows};
+use super::search::LexicalReader;
 use crate::disk::{ArchiveShared, EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::archive::ArchiveReader;
@@ -161,25 +162,45 @@ pub(super) fn folders(root: &Root) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Looks at the index: a few rows, whatever its size. `messages` is how many the archive has. The
-/// caller has the archive open for reading, and with it its lock.
+/// The index and the archive, both open, and how they stand to each other.
+#[derive(Debug)]
+pub struct Looked {
+    /// In what state the index is.
+    pub survey: Survey,
+    /// The index; `None` where it can't be opened.
+    pub index: Option<LexicalReader>,
+    /// The archive.
+    pub archive: ArchiveReader,
+}
+
+/// Looks at the index: a few rows, whatever its size. `None` without an archive. The index is
+/// opened first: what a writer adds meanwhile is then in the archive that is seen, and the index
+/// is behind it at most.
 ///
 /// # Errors
-/// `io`, `permission-denied`, or what the archive says. Damage of the index is a [`State`].
-pub fn survey(root: &Root, archive: &ArchiveReader, messages: u64) -> Result<Survey> {
-    let Some(id) = current(root)? else {
-        return unfinished(root);
+/// `io`, `permission-denied`, `lock-busy`, or what the archive says. Damage of the index is a
+/// [`State`].
+pub fn look(root: &Root) -> Result<Option<Looked>> {
+    let opened = LexicalReader::open(root);
+    let Some(archive) = ArchiveReader::open(root)? else {
+        return Ok(None);
     };
-    let path = root.full(&layout::lexical_db(&id));
-    let conn = match sqlite::open_read(&path) {
-        Ok(Some(conn)) => conn,
-        Ok(None) => return Ok(Survey::is(State::Missing, None)),
-        Err(e) => return broken(id, e),
+    let (survey, index) = match opened {
+        Ok(Some(index)) => {
+            let survey = match judge(root, &index, &archive) {
+                Ok(found) => found,
+                Err(e) => broken(index.id().to_owned(), e)?,
+            };
+            (survey, Some(index))
+        }
+        Ok(None) => (unfinished(root)?, None),
+        Err(e) => (broken(current(root)?.unwrap_or_default(), e)?, None),
     };
-    match look(root, &conn, archive, messages, &id) {
-        Ok(found) => Ok(found),
-        Err(e) => broken(id, e),
-    }
+    Ok(Some(Looked {
+        survey,
+        index,
+        archive,
+    }))
 }
 
 fn broken(id: String, e: Error) -> Result<Survey> {
@@ -192,7 +213,11 @@ fn broken(id: String, e: Error) -> Result<Survey> {
     }
 }
 
+/// `CURRENT` names no index that is there.
 fn unfinished(root: &Root) -> Result<Survey> {
+    if current(root)?.is_some() {
+        return Ok(Survey::is(State::Missing, None));
+    }
     for id in folders(root)?.iter().rev() {
         // Nobody but its builder, who holds the writer lock, has it open: it is only looked for.
         if root
@@ -205,13 +230,8 @@ fn unfinished(root: &Root) -> Result<Survey> {
     Ok(Survey::is(State::Missing, None))
 }
 
-fn look(
-    root: &Root,
-    conn: &Connection,
-    archive: &ArchiveReader,
-    messages: u64,
-    id: &str,
-) -> Result<Survey> {
+fn judge(root: &Root, index: &LexicalReader, archive: &ArchiveReader) -> Result<Survey> {
+    let (conn, id) = (index.connection(), index.id());
     let path = root.full(&layout::lexical_db(id));
     let sql = |e| sqlite::failed("read", &path, e);
     let Some(meta) = Meta::read(conn).map_err(sql)? else {
@@ -222,6 +242,7 @@ fn look(
             Some(id.to_owned()),
         ));
     };
+    let messages = archive.counts()?.messages;
     let stamp = Stamp::of(root, id);
     let mut survey = Survey {
         state: State::Ready,
