@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 16] = [
+pub const SCHEMAS: [&str; 17] = [
     "doctor-check",
     "error",
     "export",
@@ -16,6 +16,7 @@ pub const SCHEMAS: [&str; 16] = [
     "sessions-list",
     "sessions-restore",
     "sessions-show",
+    "stats",
     "version",
     "view",
 ];
@@ -32,7 +33,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 13] = [
+pub const COMMANDS: [Entry; 14] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -68,6 +69,11 @@ pub const COMMANDS: [Entry; 13] = [
         words: &["view"],
         mutates: false,
         schema: "view",
+    },
+    Entry {
+        words: &["stats"],
+        mutates: false,
+        schema: "stats",
     },
     Entry {
         words: &["export"],

@@ -18,6 +18,7 @@ mod index;
 mod introspect;
 mod lines;
 mod mirror;
+mod moment;
 mod page;
 pub mod parse;
 mod place;
@@ -29,6 +30,7 @@ pub mod sanitise;
 mod session_name;
 mod sessions;
 mod signal;
+mod stats;
 mod stdout;
 mod view;
 mod write_out;
@@ -107,7 +109,7 @@ fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
 fn reads(command: &Command) -> Option<bool> {
     match command {
         Command::Sessions(SessionsCommand::Restore(a)) => Some(a.into_harness || a.to.is_some()),
-        Command::Sessions(_) | Command::View(_) => Some(false),
+        Command::Sessions(_) | Command::View(_) | Command::Stats(_) => Some(false),
         Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
         Command::Mirror(MirrorCommand::Get(_)) => Some(true),
         Command::Mirror(_) => Some(false),
@@ -134,6 +136,7 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
         Command::Sessions(SessionsCommand::Restore(a)) => {
             out.finish(restore::run(ctx, a), true, &ctx.site)
         }
+        Command::Stats(a) => out.finish(stats::run(ctx, a), false, &ctx.site),
         Command::View(a) => view::run(ctx, a, out),
         Command::Export(a) => export::run(ctx, a, out),
         Command::Mirror(MirrorCommand::Verify(a)) => {

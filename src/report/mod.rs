@@ -15,6 +15,7 @@ pub mod registry;
 pub mod restore;
 mod session_of;
 pub mod sessions;
+pub mod stats;
 pub mod time;
 pub mod view;
 

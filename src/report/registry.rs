@@ -15,6 +15,7 @@ use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
 use super::restore::RestoreBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
+use super::stats::StatsBody;
 use super::view::ViewBody;
 
 /// The schema of every document, by name.
@@ -35,6 +36,7 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<SessionsListBody>(),
         schema::<RestoreBody>(),
         schema::<SessionsShowBody>(),
+        schema::<StatsBody>(),
         schema::<VersionBody>(),
         schema::<ViewBody>(),
     ]

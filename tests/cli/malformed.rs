@@ -14,6 +14,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &["sessions", "list"],
         &["sessions", "show", "id"],
         &["sessions", "restore", "id"],
+        &["stats"],
         &["view", "id"],
         &["export", "id", "--format", "raw"],
         &["mirror", "verify"],
