@@ -95,6 +95,8 @@ pub enum Command {
     Models(ModelsCommand),
     /// Read one session: who said what, in order, a page at a time
     View(ViewArgs),
+    /// Count what the archive holds
+    Stats(StatsArgs),
     /// Hand out one session: its files byte for byte, or its messages
     Export(ExportArgs),
     /// Look into the raw mirror
@@ -249,9 +251,58 @@ pub struct SessionsListArgs {
     /// Largest number of sessions
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: u64,
+    /// Every session, however many there are
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+    /// How many of the newest to leave out
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub offset: u64,
+    /// Which sessions.
+    #[command(flatten)]
+    pub which: Which,
+}
+
+/// Which sessions are meant.
+#[derive(Debug, Clone, Args)]
+pub struct Which {
     /// Sessions of this harness alone
-    #[arg(long, value_name = "P", value_parser = provider())]
+    #[arg(long, visible_alias = "agent", value_name = "P", value_parser = provider())]
     pub provider: Option<Provider>,
+    /// Sessions that worked in this folder or below it alone
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// Sessions used since this day (2026-01-31), time (RFC 3339) or age (12h, 7d, 2w) alone
+    #[arg(long, value_name = "WHEN", value_parser = Moment::parse)]
+    pub since: Option<Moment>,
+    /// Sessions begun until then alone, likewise; a day counts whole
+    #[arg(long, value_name = "WHEN", value_parser = Moment::parse)]
+    pub until: Option<Moment>,
+}
+
+/// `stats`
+#[derive(Debug, Clone, Args)]
+pub struct StatsArgs {
+    /// Which sessions.
+    #[command(flatten)]
+    pub which: Which,
+    /// This session alone, named as everywhere
+    #[arg(long, value_name = "SESSION", value_parser = not_empty())]
+    pub session: Option<OsString>,
+    /// What to count sessions by
+    #[arg(long, value_name = "PERIOD", value_enum, default_value_t = By::Month)]
+    pub by: By,
+    /// How many of the tools to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub tools: u64,
+}
+
+/// A length of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// The day on which they began
+    Day,
+    /// The month in which they began
+    Month,
 }
 
 /// `sessions show`

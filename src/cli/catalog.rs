@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 19] = [
+pub const SCHEMAS: [&str; 20] = [
     "doctor-archive-scan",
     "doctor-check",
     "error",
@@ -19,6 +19,7 @@ pub const SCHEMAS: [&str; 19] = [
     "sessions-list",
     "sessions-restore",
     "sessions-show",
+    "stats",
     "version",
     "view",
 ];
@@ -35,7 +36,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 16] = [
+pub const COMMANDS: [Entry; 17] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -86,6 +87,11 @@ pub const COMMANDS: [Entry; 16] = [
         words: &["view"],
         mutates: false,
         schema: "view",
+    },
+    Entry {
+        words: &["stats"],
+        mutates: false,
+        schema: "stats",
     },
     Entry {
         words: &["export"],

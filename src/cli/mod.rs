@@ -33,6 +33,7 @@ mod search;
 mod session_name;
 mod sessions;
 mod signal;
+mod stats;
 mod stdout;
 mod view;
 mod write_out;
@@ -111,7 +112,9 @@ fn dispatch(command: &Command, ctx: &Context, out: &Output) -> u8 {
 fn reads(command: &Command) -> Option<bool> {
     match command {
         Command::Sessions(SessionsCommand::Restore(a)) => Some(a.into_harness || a.to.is_some()),
-        Command::Sessions(_) | Command::Search(_) | Command::View(_) => Some(false),
+        Command::Sessions(_) | Command::Search(_) | Command::View(_) | Command::Stats(_) => {
+            Some(false)
+        }
         Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
         Command::Mirror(MirrorCommand::Get(_)) => Some(true),
         Command::Mirror(_) => Some(false),
@@ -142,6 +145,7 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
         Command::Sessions(SessionsCommand::Restore(a)) => {
             out.finish(restore::run(ctx, a), true, &ctx.site)
         }
+        Command::Stats(a) => out.finish(stats::run(ctx, a), false, &ctx.site),
         Command::View(a) => view::run(ctx, a, out),
         Command::Export(a) => export::run(ctx, a, out),
         Command::Mirror(MirrorCommand::Verify(a)) => {

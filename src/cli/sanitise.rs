@@ -150,6 +150,13 @@ fn width(c: char) -> usize {
     }
 }
 
+/// `text` with spaces behind it, so that it takes `width` columns.
+#[must_use]
+pub fn padded(text: &str, width: usize) -> String {
+    let spaces = width.saturating_sub(columns(text));
+    format!("{text}{:spaces$}", "")
+}
+
 /// `text` in at most `max` columns, with a sign where it was cut.
 #[must_use]
 pub fn fit(text: &str, max: usize) -> String {

@@ -92,7 +92,7 @@ pub fn lines(candidates: &[Candidate], total: Option<&str>) -> String {
     for c in candidates.iter().take(MAX_LINES) {
         let day = c.ended_at.as_deref().and_then(|t| t.get(..10));
         out.push_str(&format!(
-            "  {}  {:<10}  {:<6}  {}",
+            "  {}  {:<10}  {:<8}  {}",
             visible(&c.id),
             day.unwrap_or("-"),
             visible(&c.provider),

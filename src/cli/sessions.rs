@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::args::{SessionsListArgs, SessionsShowArgs};
+use super::args::{SessionsListArgs, SessionsShowArgs, Which};
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
@@ -11,7 +11,7 @@ use crate::disk::Root;
 use crate::error::Result;
 use crate::model::conversation::ArchivedSource;
 use crate::model::next::Next;
-use crate::model::path::PathText;
+use crate::model::path::{PathText, normalise};
 use crate::model::verdict::SourceState;
 use crate::report::envelope::Report;
 use crate::report::sessions::{
@@ -28,27 +28,56 @@ const SHOWN_VERSIONS: usize = 8;
 
 pub(super) fn list(ctx: &Context, args: &SessionsListArgs) -> Result<Report<SessionsListBody>> {
     let root = place::with_archive(&ctx.env)?;
-    let mut body = list_core(&root, args)?;
-    body.truncated = u64::try_from(body.sessions.len()).unwrap_or(u64::MAX) < body.total;
+    let mut body = list_core(ctx, &root, args)?;
+    let shown = u64::try_from(body.sessions.len()).unwrap_or(u64::MAX);
+    body.truncated = args.offset.saturating_add(shown) < body.total;
     if body.truncated {
         let mut argv = Next::SessionsList {
             limit: Some(body.total),
         }
         .argv();
-        if let Some(p) = args.provider {
-            argv.extend(["--provider".to_owned(), p.as_str().to_owned()]);
-        }
+        argv.extend(which_argv(ctx, &args.which));
         body.detail_argv = ctx.site.argv(argv);
     }
     Ok(Report::ok(body))
 }
 
-fn list_core(root: &Root, args: &SessionsListArgs) -> Result<SessionsListBody> {
+/// The sessions that the arguments mean.
+pub(super) fn listing(ctx: &Context, which: &Which) -> Listing {
+    let now = ctx.env.now_ms();
+    Listing {
+        provider: which.provider,
+        workspace: which.workspace.as_deref().map(|dir| {
+            let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+            normalise(&dir).to_string_lossy().into_owned()
+        }),
+        since_ms: which.since.map(|m| m.since(now)),
+        until_ms: which.until.map(|m| m.until(now)),
+        ..Listing::default()
+    }
+}
+
+/// The arguments that mean the same sessions later and elsewhere.
+fn which_argv(ctx: &Context, which: &Which) -> Vec<String> {
+    let of = listing(ctx, which);
+    [
+        ("provider", of.provider.map(|p| p.as_str().to_owned())),
+        ("workspace", of.workspace),
+        ("since", of.since_ms.and_then(rfc3339)),
+        ("until", of.until_ms.and_then(rfc3339)),
+    ]
+    .into_iter()
+    // One word, so that a value that begins with a dash stays a value.
+    .filter_map(|(name, value)| Some(format!("--{name}={}", value?)))
+    .collect()
+}
+
+fn list_core(ctx: &Context, root: &Root, args: &SessionsListArgs) -> Result<SessionsListBody> {
     let archive = place::archive(root)?;
     let listing = Listing {
-        provider: args.provider,
-        limit: Some(args.limit),
-        ..Listing::default()
+        limit: (!args.all).then_some(args.limit),
+        offset: args.offset,
+        ..listing(ctx, &args.which)
     };
     let mut sessions = Vec::new();
     let total = archive.conversations(&listing, &mut |c| {
@@ -186,7 +215,7 @@ fn row(s: &SessionRow) -> String {
     let id = s.id.get(..12).unwrap_or(&s.id);
     let title = s.title.as_deref().unwrap_or(&s.native_id);
     format!(
-        "{day:<10} {:<6} {id} {:>6}  {title}",
+        "{day:<10} {:<8} {id} {:>6}  {title}",
         s.provider.as_str(),
         s.messages
     )
@@ -195,7 +224,7 @@ fn row(s: &SessionRow) -> String {
 impl Human for SessionsListBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         if !r.body.sessions.is_empty() {
-            page.fact("last used  agent  id           messages");
+            page.fact("last used  agent    id           messages");
         }
         for s in &r.body.sessions {
             page.fact(&row(s));

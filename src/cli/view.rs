@@ -268,7 +268,12 @@ fn caption(number: u64, m: &ArchivedMessage) -> String {
 
 /// Who speaks and what it is, in words.
 pub(super) fn speaker(m: &ArchivedMessage) -> &'static str {
-    match (m.message.kind, m.message.role) {
+    named(m.message.kind, m.message.role)
+}
+
+/// The same for messages in general.
+pub(super) fn named(kind: MessageKind, role: Role) -> &'static str {
+    match (kind, role) {
         (MessageKind::ToolCall, _) => "tool call",
         (MessageKind::ToolResult, _) => "tool result",
         (MessageKind::Reasoning, _) => "reasoning",

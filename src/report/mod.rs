@@ -19,6 +19,7 @@ mod scan_build;
 pub mod search;
 mod session_of;
 pub mod sessions;
+pub mod stats;
 pub mod time;
 pub mod view;
 

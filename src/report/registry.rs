@@ -18,6 +18,7 @@ use super::restore::RestoreBody;
 use super::scan::ScanBody;
 use super::search::SearchBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
+use super::stats::StatsBody;
 use super::view::ViewBody;
 
 /// The schema of every document, by name.
@@ -41,6 +42,7 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<SessionsListBody>(),
         schema::<RestoreBody>(),
         schema::<SessionsShowBody>(),
+        schema::<StatsBody>(),
         schema::<VersionBody>(),
         schema::<ViewBody>(),
     ]

@@ -18,6 +18,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &["search", "word", "--limit", "0"],
         &["models", "status"],
         &["sessions", "restore", "id"],
+        &["stats"],
         &["view", "id"],
         &["export", "id", "--format", "raw"],
         &["mirror", "verify"],

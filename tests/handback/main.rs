@@ -7,4 +7,5 @@ mod sandbox;
 
 mod pages;
 mod restore;
+mod stats;
 mod view;

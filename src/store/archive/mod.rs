@@ -1,9 +1,11 @@
 //! The archive: one SQLite database a generation, every row hashed, every commit chained.
 
 mod append;
+mod figures;
 mod holding;
 mod identity;
 mod ids;
+mod listing;
 mod names;
 mod place;
 mod reader;
@@ -26,9 +28,11 @@ use crate::error::Error;
 use crate::store::sqlite;
 
 pub use append::{CaptureRef, Cursor, SourceAppend, SourceKind};
+pub use figures::{Figures, Group, Spoken};
 pub use holding::HeldRecord;
 pub use identity::conversation_id;
-pub use reader::{Agreement, ArchiveReader, Counts, Listing};
+pub use listing::Listing;
+pub use reader::{Agreement, ArchiveReader, Counts};
 pub use reading::MessagePlace;
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
 pub use session_name::{MAX_CANDIDATES, Named, PREFIX_MIN};

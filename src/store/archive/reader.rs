@@ -5,7 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::append::Cursor;
-use super::rows::{RowHasher, check_from, get_digest, get_u64, to_i64};
+use super::listing::{Listing, WHERE};
+use super::rows::{RowHasher, check_from, get_digest, get_u64};
 use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SOURCES, text_is_ours};
 use super::state::{ConversationRow, SourceRow};
 use super::writer::{Head, check_header, commit_line, holds_commit, read_head};
@@ -16,7 +17,6 @@ use crate::model::conversation::{
     ArchivedMessage, ArchivedRecord, ArchivedSkip, ArchivedSource, Conversation, RecordClass,
 };
 use crate::model::digest::Digest;
-use crate::model::provider::Provider;
 use crate::model::record::{Message, Recovery, Span};
 use crate::model::source::SourceKey;
 use crate::store::coverage::{CommitLine, Tail};
@@ -77,19 +77,6 @@ pub enum Agreement {
         /// The archive's last commit.
         found: u64,
     },
-}
-
-/// Which conversations to list. Newest first, by the time of their last record.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// Only of this harness.
-    pub provider: Option<Provider>,
-    /// Only of this machine.
-    pub source_id: Option<String>,
-    /// How many at most.
-    pub limit: Option<u64>,
-    /// How many to leave out first.
-    pub offset: u64,
 }
 
 impl ArchiveReader {
@@ -245,22 +232,19 @@ impl ArchiveReader {
         listing: &Listing,
         f: &mut dyn FnMut(Conversation) -> Result<()>,
     ) -> Result<u64> {
-        let filter = "WHERE (?1 IS NULL OR provider=?1) AND (?2 IS NULL OR source_id=?2)";
-        let provider = listing.provider.map(Provider::as_str);
         let total = self
             .conn
             .query_row(
-                &format!("SELECT count(*) FROM conversations {filter}"),
-                (provider, &listing.source_id),
+                &format!("SELECT count(*) FROM conversations {WHERE}"),
+                rusqlite::params_from_iter(listing.params()),
                 |r| get_u64(r, 0),
             )
             .map_err(|e| self.failed(e))?;
         let sql = format!(
-            "SELECT {} FROM conversations {filter} ORDER BY ended_ms DESC, public_id LIMIT ?3 OFFSET ?4",
+            "SELECT {} FROM conversations {WHERE} ORDER BY ended_ms DESC, public_id LIMIT ?7 OFFSET ?8",
             CONVERSATIONS.columns_sql()
         );
-        let limit = listing.limit.map_or(-1, to_i64);
-        let params = (provider, &listing.source_id, limit, to_i64(listing.offset));
+        let params = rusqlite::params_from_iter(listing.paged());
         self.each(&sql, params, ConversationRow::read, &mut |row| {
             f(self.public(row)?)
         })?;
@@ -598,7 +582,11 @@ fn altered(table: &'static str, row: i64) -> rusqlite::Error {
     )
 }
 
-fn word<T>(row: &Row<'_>, i: usize, parse: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn word<T>(
+    row: &Row<'_>,
+    i: usize,
+    parse: fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
     let text: String = row.get(i)?;
     parse(&text).ok_or_else(|| {
         rusqlite::Error::FromSqlConversionFailure(

@@ -251,6 +251,12 @@ impl<'r> MirrorReader<'r> {
         Ok(survey::ledger(self.root, key, &mut |_| Ok(()))?.and_then(|state| state.row()))
     }
 
+    /// Bytes that the packs take on disk: all versions of everything.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.lens.iter().map(|(_, len)| len).sum()
+    }
+
     /// Every source's newest capture, by key.
     ///
     /// # Errors
