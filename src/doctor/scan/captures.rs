@@ -1,16 +1,18 @@
 //! Whether a captured version can be read from the mirror.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
 use crate::model::source::SourceKey;
-use crate::store::mirror::{CaptureLine, MirrorReader};
+use crate::store::mirror::{CaptureLine, Head, MirrorReader};
 
 /// Answers that are remembered: one database may hold a thousand sessions.
-const REMEMBERED: usize = 4096;
+const REMEMBERED: usize = 1024;
+/// Unreadable captures that are remembered to the end; normally there is none.
+const MAX_BAD: usize = 20_000;
 const BLOCK: usize = 256 << 10;
 
 /// Tells whether captures can be read. Without `deep` a capture counts when its ledger line is
@@ -21,8 +23,10 @@ pub(super) struct Captures<'a> {
     deep: bool,
     interrupt: &'a Interrupt,
     known: HashMap<(SourceKey, u64), Option<Digest>>,
-    /// Captures that were looked at and can't be read.
-    pub(super) unreadable: u64,
+    /// The newest captures that can't be read.
+    bad: HashSet<SourceKey>,
+    /// Whether the newest capture of every source was looked at, and `bad` has all that it must.
+    swept: bool,
 }
 
 impl<'a> Captures<'a> {
@@ -32,17 +36,39 @@ impl<'a> Captures<'a> {
             deep,
             interrupt,
             known: HashMap::new(),
-            unreadable: 0,
+            bad: HashSet::new(),
+            swept: false,
         }
     }
 
+    /// Whether the newest capture of a source can be read.
+    pub(super) fn newest(&mut self, head: &Head) -> Result<bool> {
+        let key = head.ident.key;
+        let readable = self.look(key, head.seq)? == Some(head.hash);
+        if !readable && self.bad.len() < MAX_BAD {
+            self.bad.insert(key);
+        }
+        Ok(readable)
+    }
+
+    /// The newest capture of every source was looked at.
+    pub(super) fn swept(&mut self) {
+        self.swept = self.bad.len() < MAX_BAD;
+    }
+
     /// Whether capture `seq` of a source can be read; with `hash`, whether it is also that content.
+    /// `head` is the newest one, where it is known.
     pub(super) fn readable(
         &mut self,
         key: SourceKey,
         seq: u64,
         hash: Option<Digest>,
+        head: Option<&Head>,
     ) -> Result<bool> {
+        if let Some(head) = head.filter(|h| self.swept && h.seq == seq) {
+            let same = hash.is_none_or(|hash| hash == head.hash);
+            return Ok(same && !self.bad.contains(&key));
+        }
         let found = match self.known.get(&(key, seq)) {
             Some(found) => *found,
             None => {
@@ -51,7 +77,6 @@ impl<'a> Captures<'a> {
                     self.known.clear();
                 }
                 self.known.insert((key, seq), found);
-                self.unreadable += u64::from(found.is_none());
                 found
             }
         };

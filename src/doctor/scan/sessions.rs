@@ -333,7 +333,7 @@ impl<'a> Meeting<'a, '_> {
                 None => None,
             };
             if let Some(captures) = &mut self.captures
-                && captures.readable(*key, *seq, None)?
+                && captures.readable(*key, *seq, None, head.as_ref())?
             {
                 mirror += added;
             }
@@ -412,6 +412,7 @@ impl<'a> Meeting<'a, '_> {
                 source.key,
                 source.parsed_seq,
                 Some(source.captured_hash),
+                head.as_ref(),
             )?),
             None => (!self.mirror_unknown).then_some(false),
         };
@@ -449,7 +450,7 @@ impl<'a> Meeting<'a, '_> {
             let newest = row.epoch == source.epoch && looked.mirror == Some(true);
             let mirror = newest
                 || match captures {
-                    Some(captures) => captures.readable(row.source, row.seq, None)?,
+                    Some(captures) => captures.readable(row.source, row.seq, None, None)?,
                     None => false,
                 };
             // A store's rows of earlier captures are still in it, unless a newer version took

@@ -338,6 +338,9 @@ impl Looking<'_, '_> {
             interrupt.check()?;
             self.source(None, Some(&source))?;
         }
+        if let Some(captures) = &mut self.captures {
+            captures.swept();
+        }
         Ok(())
     }
 
@@ -355,7 +358,7 @@ impl Looking<'_, '_> {
         }
         self.named.file(provider, path);
         let readable = match (head, &mut self.captures) {
-            (Some(h), Some(captures)) => captures.readable(key, h.seq, Some(h.hash))?,
+            (Some(h), Some(captures)) => captures.newest(h)?,
             _ => false,
         };
         let inventory = &mut *self.inventory;
