@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 mod sandbox;
 
+mod memory;
 mod pages;
 mod restore;
 mod stats;
