@@ -82,7 +82,7 @@ impl Setting for Html {
             (_, Role::User) => ("user", false),
             _ => ("assistant", false),
         };
-        write!(out, "<article class=\"{class}\" id=\"m{number}\">\n")?;
+        writeln!(out, "<article class=\"{class}\" id=\"m{number}\">")?;
         if folded {
             let few = text.split('\n').take(OPEN_LINES + 1).count() <= OPEN_LINES;
             let open = if few && text.len() < 2000 {
