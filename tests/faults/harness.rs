@@ -285,7 +285,8 @@ impl Home {
         // A file, for a pipe has another name in each run.
         let stdout = fs::File::create(&document).expect("a file");
         let out = self
-            .command("strace", &all, &["index", "--json"])
+            // What is derived has tests of its own, in `tests/search/`.
+            .command("strace", &all, &["index", "--skip-lexical", "--json"])
             .stdout(stdout)
             .output()
             .expect("strace starts");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 
-use super::schema::{FORMAT, Meta, Served, fts_rows, kind_code, make, role_code};
+use super::schema::{FORMAT, Meta, Served, first_from, fts_rows, kind_code, make, role_code};
 use super::state::{Looked, Stamp, State, Survey, current, folders, look, verify};
 use super::tokens::{self, Columns, Form, MAX_TEXT};
 use crate::disk::{ArchiveExclusive, Capture, Root};
@@ -491,16 +491,21 @@ impl Index {
         let s = &batch.served;
         let mut served = self.meta.served;
         let mut refused = 0;
+        // Never a number that was in use: taking a document out moves it from one to the other.
+        let used = served.documents.saturating_add(served.superseded);
+        let mut next = i64::try_from(used).unwrap_or(i64::MAX - 1) + 1;
+        let mut last = next;
         let mut insert = || -> rusqlite::Result<u64> {
             let mut text = self
                 .conn
                 .prepare_cached("INSERT INTO message(rowid, p, w) VALUES (?1,?2,?3)")?;
             let mut row = self
                 .conn
-                .prepare_cached("INSERT INTO doc VALUES (?1,?2,?3,?4,?5)")?;
+                .prepare_cached("INSERT INTO doc VALUES (?1,?2,?3,?4,?5,?6)")?;
             let mut added = 0;
             for d in &batch.docs {
-                match text.execute((d.id, &d.columns.parts, &d.columns.wholes)) {
+                last = next;
+                match text.execute((next, &d.columns.parts, &d.columns.wholes)) {
                     Ok(_) => {}
                     // A row that FTS5 itself does not take is left out, and counted.
                     Err(rusqlite::Error::SqliteFailure(e, _))
@@ -514,8 +519,9 @@ impl Index {
                     }
                     Err(e) => return Err(e),
                 }
-                row.execute((d.id, d.conversation, d.role, d.kind, d.time_ms))?;
+                row.execute((next, d.id, d.conversation, d.role, d.kind, d.time_ms))?;
                 added += 1;
+                next += 1;
             }
             Ok(added)
         };
@@ -531,7 +537,7 @@ impl Index {
         self.meta.last_message = batch.last;
         if let Some(d) = batch.docs.last() {
             let word = d.columns.parts.split(' ').next().unwrap_or_default();
-            self.probe = Some((d.id, word.to_owned()));
+            self.probe = (refused == 0).then(|| (last, word.to_owned()));
         }
         Ok(())
     }
@@ -540,11 +546,13 @@ impl Index {
     fn remove(&mut self, (first, last): (i64, i64)) -> Result<()> {
         let delete = || -> rusqlite::Result<u64> {
             let mut n = 0;
+            let from = first_from(&self.conn, first)?;
+            let behind = first_from(&self.conn, last.saturating_add(1))?;
             let mut found = self
                 .conn
-                .prepare_cached("SELECT id FROM doc WHERE id BETWEEN ?1 AND ?2")?;
+                .prepare_cached("SELECT id FROM doc WHERE id>=?1 AND id<?2")?;
             let ids: Vec<i64> = found
-                .query_map((first, last), |r| r.get(0))?
+                .query_map((from, behind), |r| r.get(0))?
                 .collect::<rusqlite::Result<_>>()?;
             for id in ids {
                 self.conn

@@ -27,8 +27,8 @@ CREATE TABLE conversation(
   id INTEGER PRIMARY KEY, provider TEXT NOT NULL, source_id TEXT NOT NULL, workspace TEXT
 ) STRICT;
 CREATE TABLE doc(
-  id INTEGER PRIMARY KEY, conversation INTEGER NOT NULL, role INTEGER NOT NULL,
-  kind INTEGER NOT NULL, time_ms INTEGER
+  id INTEGER PRIMARY KEY, archive_row INTEGER NOT NULL, conversation INTEGER NOT NULL,
+  role INTEGER NOT NULL, kind INTEGER NOT NULL, time_ms INTEGER
 ) STRICT;
 CREATE VIRTUAL TABLE message USING fts5(
   p, w, content='', contentless_delete=1, tokenize='ascii'
@@ -167,6 +167,26 @@ pub(super) fn fts_rows(conn: &Connection) -> rusqlite::Result<Option<u64>> {
         })
         .optional()?;
     Ok(block.map(|bytes| varint(&bytes)))
+}
+
+/// The first document whose message has row number `message` or a larger one, or the number behind
+/// the last document. A search by halves: both numbers grow together, so no index is kept for it.
+pub(super) fn first_from(conn: &Connection, message: i64) -> rusqlite::Result<i64> {
+    let last: Option<i64> = conn.query_row("SELECT max(id) FROM doc", [], |r| r.get(0))?;
+    let mut at_or_behind =
+        conn.prepare_cached("SELECT id, archive_row FROM doc WHERE id>=?1 ORDER BY id LIMIT 1")?;
+    let (mut low, mut high) = (1, last.unwrap_or(0) + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let (id, found): (i64, i64) =
+            at_or_behind.query_row([middle], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        if found < message {
+            low = id + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
 }
 
 /// A number as SQLite writes it: seven bits a byte, the highest first.

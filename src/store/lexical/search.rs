@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::query::Query;
-use super::schema::role_code;
+use super::schema::{first_from, role_code};
 use super::state::current;
 use crate::disk::{ArchiveShared, Root};
 use crate::error::{Error, ErrorKind, Result};
@@ -129,9 +129,12 @@ impl LexicalReader {
     /// `archive-corrupt`, `io`.
     pub fn newest(&self) -> Result<i64> {
         self.conn
-            .query_row("SELECT max(id) FROM doc", [], |r| {
-                r.get::<_, Option<i64>>(0)
-            })
+            .query_row(
+                "SELECT archive_row FROM doc ORDER BY id DESC LIMIT 1",
+                [],
+                |r| r.get(0),
+            )
+            .optional()
             .map(|id| id.unwrap_or(0))
             .map_err(|e| self.failed(e))
     }
@@ -149,40 +152,70 @@ impl LexicalReader {
         limit: usize,
         interrupt: &Interrupt,
     ) -> Result<Page> {
-        let (sql, params) = statement(query, filter, bound);
-        let mut best: BinaryHeap<Scored> = BinaryHeap::with_capacity(limit + 1);
-        let mut total = 0u64;
-        let walk = || -> rusqlite::Result<bool> {
-            let mut statement = self.conn.prepare(&sql)?;
-            let mut rows = statement.query(rusqlite::params_from_iter(params))?;
-            while let Some(row) = rows.next()? {
-                total += 1;
-                if total.is_multiple_of(LOOK) && interrupt.pending().is_some() {
-                    return Ok(false);
-                }
-                let hit = Scored {
-                    id: row.get(0)?,
-                    score: row.get(1)?,
-                };
-                if seen.contains(&hit.id) {
-                    continue;
-                }
-                if best.len() < limit {
-                    best.push(hit);
-                } else if best.peek().is_some_and(|worst| hit < *worst) {
-                    best.pop();
-                    best.push(hit);
-                }
-            }
-            Ok(true)
-        };
-        if !walk().map_err(|e| self.failed(e))? {
+        let found = self
+            .walk(
+                query,
+                filter,
+                bound,
+                seen.len().saturating_add(limit),
+                interrupt,
+            )
+            .map_err(|e| self.failed(e))?;
+        let Some((best, total)) = found else {
             interrupt.check()?;
+            return Ok(Page::default());
+        };
+        let mut hits = Vec::new();
+        let mut message = self
+            .conn
+            .prepare_cached("SELECT archive_row FROM doc WHERE id=?1")
+            .map_err(|e| self.failed(e))?;
+        for doc in best {
+            if hits.len() == limit {
+                break;
+            }
+            let id = message
+                .query_row([doc.id], |r| r.get(0))
+                .map_err(|e| self.failed(e))?;
+            if !seen.contains(&id) {
+                hits.push(Scored { id, ..doc });
+            }
         }
-        Ok(Page {
-            hits: best.into_sorted_vec(),
-            total,
-        })
+        Ok(Page { hits, total })
+    }
+
+    /// The best `keep` documents and the number of all; `None` when a signal came.
+    fn walk(
+        &self,
+        query: &Query,
+        filter: &Filter,
+        bound: i64,
+        keep: usize,
+        interrupt: &Interrupt,
+    ) -> rusqlite::Result<Option<(Vec<Scored>, u64)>> {
+        let last = first_from(&self.conn, bound.saturating_add(1))? - 1;
+        let (sql, params) = statement(query, filter, last);
+        let mut best: BinaryHeap<Scored> = BinaryHeap::new();
+        let mut total = 0u64;
+        let mut statement = self.conn.prepare(&sql)?;
+        let mut rows = statement.query(rusqlite::params_from_iter(params))?;
+        while let Some(row) = rows.next()? {
+            total += 1;
+            if total.is_multiple_of(LOOK) && interrupt.pending().is_some() {
+                return Ok(None);
+            }
+            let hit = Scored {
+                id: row.get(0)?,
+                score: row.get(1)?,
+            };
+            if best.len() < keep {
+                best.push(hit);
+            } else if best.peek().is_some_and(|worst| hit < *worst) {
+                best.pop();
+                best.push(hit);
+            }
+        }
+        Ok(Some((best.into_sorted_vec(), total)))
     }
 
     fn failed(&self, e: rusqlite::Error) -> Error {
