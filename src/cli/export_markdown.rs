@@ -67,11 +67,15 @@ impl Setting for Markdown {
     }
 }
 
-/// `text` on one line, with nothing in it that Markdown would read.
+/// `text` inside a line, with nothing in it that Markdown would read there: what means something
+/// only where a line begins stays as it is. An address becomes no link.
 fn inline(text: &str) -> String {
+    let text = visible(text);
     let mut out = String::with_capacity(text.len());
-    for c in visible(text).chars() {
-        if c.is_ascii_punctuation() {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let address = c == ':' && chars.peek() == Some(&'/');
+        if address || "\\`*_{}[]()<>&!~|$#@^=".contains(c) {
             out.push('\\');
         }
         out.push(c);
