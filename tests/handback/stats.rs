@@ -55,7 +55,8 @@ fn the_list_is_narrowed_and_paged() {
         (&["--workspace", "/w/x/../ab"], &[three]),
         (&["--workspace", "/w/%"], &[]),
         (&["--since", "2026-02-01"], &[three, two]),
-        (&["--until", "2026-02-01"], &[one]),
+        (&["--until", "2026-02-01"], &[two, one]),
+        (&["--until", "2026-01-31"], &[one]),
         (
             &["--since", "2026-02-01", "--until", "2026-02-01T02:00:00Z"],
             &[two],

@@ -22,10 +22,17 @@ fn values(bytes: &[u8]) -> Vec<Value> {
     out
 }
 
+/// The samples but the one that holds a line which is no JSON on purpose.
+fn sound() -> Vec<Sample> {
+    let mut all = samples();
+    all.retain(|s| s.name != "pi/agentsview/session.jsonl");
+    all
+}
+
 #[test]
 fn every_sample_is_tiled_and_no_record_is_missing_or_invented() {
     let mut glued = 0;
-    for s in samples() {
+    for s in sound() {
         let pieces = parse(s.provider, &s.path, &s.bytes);
         let records = records(&pieces);
         let expected = values(&s.bytes);
@@ -46,8 +53,10 @@ fn every_sample_is_tiled_and_no_record_is_missing_or_invented() {
                 .get("type")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
+            // Others name a kind by more than one field; tests/providers knows them.
+            let two = matches!(s.provider, Provider::Claude | Provider::Codex);
             assert!(
-                record.record_type.starts_with(kind),
+                !two || record.record_type.starts_with(kind),
                 "{}: {}",
                 s.name,
                 record.record_type
@@ -69,7 +78,7 @@ fn every_sample_is_tiled_and_no_record_is_missing_or_invented() {
 
 #[test]
 fn types_and_times_and_sessions_are_read_in_real_files() {
-    for s in samples() {
+    for s in sound() {
         let pieces = parse(s.provider, &s.path, &s.bytes);
         for (record, value) in records(&pieces).iter().zip(values(&s.bytes)) {
             let stamp = value.get("timestamp").and_then(Value::as_str);
@@ -212,10 +221,13 @@ fn nothing_in_real_files_is_of_an_unknown_type() {
             }
         }
     }
-    // Made-up shapes of one fixture (no type, no object, `message` that is a text), and one type
-    // nobody has described.
+    // Made-up shapes of two fixtures (no type, no object, `message` that is a text, a type of the
+    // future), and one type nobody has described.
     let unknown: Vec<&str> = unknown.iter().map(String::as_str).collect();
-    assert_eq!(unknown, ["", "atis-latch", "user"]);
+    assert_eq!(
+        unknown,
+        ["", "atis-latch", "unknown_future_entry_type", "user"]
+    );
 }
 
 #[test]

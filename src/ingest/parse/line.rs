@@ -38,5 +38,7 @@ raw_object! {
         action = "action",
         output = "output",
         call_id = "call_id",
+        set = "$set",
+        rewind = "$rewindTo",
     }
 }

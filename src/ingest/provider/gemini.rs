@@ -331,7 +331,10 @@ impl LogReader for GeminiReader {
     }
 
     fn is_record(&self, line: &Line<'_>) -> bool {
-        line.session_id.is_some() || (line.id.is_some() && line.kind.is_some())
+        line.session_id.is_some()
+            || line.set.is_some()
+            || line.rewind.is_some()
+            || (line.id.is_some() && line.kind.is_some())
     }
 
     fn read(&mut self, record: RawRecord<'_>) -> Reading {
