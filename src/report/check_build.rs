@@ -84,6 +84,7 @@ pub fn check_report(
     });
 
     let summary = summary(&results);
+    let findings = each_kind_first(findings);
     let worst = findings.iter().map(|f| f.severity).max();
     let cut = results.iter().any(|r| {
         matches!(
@@ -140,6 +141,21 @@ pub fn check_report(
         fit(&mut report);
     }
     report
+}
+
+/// Within a severity the first finding of each kind, then the others: lists are cut from their end,
+/// and what happens a thousand times must not hide what happens once.
+fn each_kind_first(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut ranked: Vec<(Severity, bool, Finding)> = findings
+        .into_iter()
+        .map(|f| {
+            let again = !seen.insert((f.id, f.code));
+            (f.severity, again, f)
+        })
+        .collect();
+    ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    ranked.into_iter().map(|(_, _, f)| f).collect()
 }
 
 fn detail_argv(run: &CheckRun) -> Vec<String> {
