@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The main job on a fresh machine with Rust and a C compiler: real sessions are laid out as the
 # harnesses keep them, captured, archived and checked; two thirds of them are then deleted, as
-# harnesses do after 30 days, and everything is still there, byte for byte.
+# harnesses do after 30 days, and everything is still there, byte for byte. Then more harnesses, a
+# search, and a session that goes back to its harness.
 #
 #   scripts/quickstart.sh
 #
@@ -21,7 +22,7 @@ fi
 top=$(mktemp -d "${TMPDIR:-/tmp}/cass-quickstart.XXXXXX")
 finish() { [ "${KEEP:-0}" = 1 ] && echo "kept: $top" || rm -rf "$top"; }
 trap finish EXIT
-unset CLAUDE_CONFIG_DIR CODEX_HOME XDG_DATA_HOME XDG_CONFIG_HOME CASS_DATA_DIR CASS_CONFIG_DIR
+unset CLAUDE_CONFIG_DIR CODEX_HOME GEMINI_CLI_HOME QWEN_HOME QWEN_RUNTIME_DIR OPENCODE_DB XDG_DATA_HOME XDG_CONFIG_HOME CASS_DATA_DIR CASS_CONFIG_DIR
 export HOME=$top/home
 mkdir -p "$HOME"
 
@@ -141,6 +142,7 @@ echo "all equal"
 printf '\n$ cass export ID --format raw -o DIR      (each of %s sessions, then compared)\n' "$(wc -l <"$top/ids" | tr -d ' ')"
 find "$top/original" -type f | while IFS= read -r file; do digests "$file"; done | sort -u >"$top/digests"
 exported=0
+mkdir "$top/export"
 while IFS= read -r id; do
   cass export "$id" --format raw -o "$top/export/$id" >/dev/null || fail "export $id failed"
   n=0
@@ -152,6 +154,32 @@ while IFS= read -r id; do
   exported=$((exported + n))
 done <"$top/ids"
 echo "$exported files, all equal to what was captured"
+
+echo
+echo "== A deleted session goes back where its harness finds it"
+lost=$(grep '/\.claude/projects/[^/]*/[0-9a-f-]*\.jsonl$' "$top/deleted" | head -1)
+[ -n "$lost" ] && [ ! -e "$lost" ] || fail "no session of Claude Code was deleted"
+show sessions restore "$lost" --into-harness
+cmp "$lost" "$top/original/${lost#"$HOME"/}" || fail "the restored session has other bytes"
+
+echo
+echo "== More harnesses: documents and databases"
+mkdir -p "$HOME/.gemini/tmp/demo/chats" "$HOME/.local/share/opencode" "$HOME/.qwen"
+cp "$fixtures"/gemini/entireio-cli/growth/t1/chats/* "$HOME/.gemini/tmp/demo/chats/"
+cp "$fixtures"/opencode/harness-1.18.33/opencode.db "$HOME/.local/share/opencode/"
+cp -R "$fixtures"/qwen/harness-0.24.4/dot-qwen/. "$HOME/.qwen/"
+show index
+for t in t2 t3; do # Gemini CLI wrote its file anew with every turn
+  cp "$fixtures"/gemini/entireio-cli/growth/$t/chats/* "$HOME/.gemini/tmp/demo/chats/"
+done
+show index
+
+echo
+echo "== Find, read, count"
+show search typo greeting --limit 3
+show view "$(cass sessions list --agent opencode --json | grep -o '"id":"[0-9a-f]*"' | head -1 | cut -d'"' -f4)" --count 4
+show stats
+show doctor archive-scan
 
 echo
 echo "Done. Your own sessions: cass index && cass doctor check"

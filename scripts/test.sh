@@ -36,6 +36,10 @@ cargo fmt --check
 say "cargo clippy"
 cargo clippy --quiet --all-targets --locked -- -D warnings
 
+say "scripts/quickstart.sh"
+scripts/quickstart.sh >/dev/null
+echo "the newcomer's path works"
+
 # Last, so that cargo's own lines end the output. Freshness of docs/schemas and of the pages made
 # from tables is a test like any other.
 say "cargo test"

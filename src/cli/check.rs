@@ -107,7 +107,8 @@ impl Human for CheckBody {
                 Severity::Warn => Mark::Warn,
                 Severity::Info => Mark::Info,
             };
-            let times = if f.count > 1 {
+            // A message that counts by itself needs no second number.
+            let times = if f.count > 1 && !f.message.contains(&f.count.to_string()) {
                 format!(" ({} times)", f.count)
             } else {
                 String::new()
