@@ -133,6 +133,9 @@ fn list(page: &mut Page, heading: &str, groups: &[StatsGroup]) {
 impl Human for StatsBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         let b = &r.body;
+        if b.sessions == 0 {
+            return;
+        }
         let day = |t: &Option<String>| -> String {
             t.as_deref().unwrap_or("-").chars().take(10).collect()
         };

@@ -211,6 +211,8 @@ fn people_see_each_kind_of_message_once() {
         .collect();
     let once: std::collections::BTreeSet<&String> = names.iter().collect();
     assert_eq!(once.len(), names.len(), "{line}");
+    let none = page(&sandbox, &["stats", "--agent", "codex"]);
+    assert_eq!(none, "0 sessions, 0 messages, 0 tool calls.\n");
 }
 
 #[test]
