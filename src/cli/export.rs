@@ -8,6 +8,7 @@ use super::context::Context;
 use super::emit::{Human, Output};
 use super::export_json::JsonExport;
 use super::page::{Page, count, size};
+use super::sanitise::{ending, visible};
 use super::write_out::written_out;
 use super::{export_page, place, session_name};
 use crate::disk::{HandOut, HandOutSet, Root, is_folder};
@@ -231,8 +232,24 @@ fn json_stdout(ctx: &Context, args: &ExportArgs, out: &Output) -> u8 {
 
 impl Human for ExportBody {
     fn page(r: &Report<Self>, page: &mut Page) {
-        for file in &r.body.files {
-            page.fact(&format!("{:>8}  {}", size(file.bytes), file.path.path));
+        let files = &r.body.files;
+        let folder = |f: &ExportedFile| Path::new(&f.path.path).parent().map(Path::to_path_buf);
+        // Files of one folder are told apart by their names; its own is said once.
+        let one = files.first().and_then(folder).filter(|_| files.len() > 1);
+        let one = one.filter(|one| files.iter().all(|f| folder(f).as_ref() == Some(one)));
+        for file in files {
+            let path = match &one {
+                Some(_) => file.path.path.rsplit('/').next().unwrap_or_default(),
+                None => &file.path.path,
+            };
+            page.fact(&format!(
+                "{:>8}  {}",
+                size(file.bytes),
+                ending(&visible(path), 70)
+            ));
+        }
+        if let Some(folder) = one {
+            page.fact(&format!("folder    {}", folder.display()));
         }
     }
 

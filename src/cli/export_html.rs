@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::export_page::{Setting, damaged, facts, moment, title};
+use super::page::count;
 use super::reading::Totals;
 use super::sanitise::{readable, visible};
 use super::view::speaker;
@@ -114,10 +115,10 @@ impl Setting for Html {
     fn end(&self, out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
         write!(
             out,
-            "<footer>{} messages, {} damaged places. Exported by cass {}.</footer>\n\
+            "<footer>{}, {}. Exported by cass {}.</footer>\n\
              </main>\n</body>\n</html>\n",
-            totals.messages,
-            totals.damage,
+            count(totals.messages, "message", "messages"),
+            count(totals.damage, "damaged place", "damaged places"),
             env!("CARGO_PKG_VERSION")
         )
     }

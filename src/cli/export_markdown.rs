@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 
 use super::export_page::{Setting, damaged, facts, moment, title};
+use super::page::count;
 use super::reading::Totals;
 use super::sanitise::{readable, visible};
 use super::view::speaker;
@@ -59,9 +60,9 @@ impl Setting for Markdown {
     fn end(&self, out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
         writeln!(
             out,
-            "\n---\n\n{} messages, {} damaged places. Exported by cass {}.",
-            totals.messages,
-            totals.damage,
+            "\n---\n\n{}, {}. Exported by cass {}.",
+            count(totals.messages, "message", "messages"),
+            count(totals.damage, "damaged place", "damaged places"),
             env!("CARGO_PKG_VERSION")
         )
     }

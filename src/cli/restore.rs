@@ -9,7 +9,7 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
 use super::restore_plan::{Part, Parts, parts, target};
-use super::sanitise::shell_line;
+use super::sanitise::{ending, shell_line, visible};
 use super::{place, session_name};
 use crate::disk::PutBack;
 use crate::error::{Error, ErrorKind, Result};
@@ -249,16 +249,6 @@ fn files(folder: &Path, parts: &Parts, states: &[RestoreState]) -> Vec<RestoredF
     .collect()
 }
 
-/// The end of a path, which tells files of one session apart.
-fn ending(path: &str, max: usize) -> String {
-    let n = path.chars().count();
-    if n <= max {
-        return path.to_owned();
-    }
-    let end: String = path.chars().skip(n - max + 1).collect();
-    format!("…{end}")
-}
-
 fn total(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
@@ -305,7 +295,7 @@ impl Human for RestoreBody {
                 "{word:<10} version {:<4} {:>8}  {}",
                 file.version,
                 size(file.bytes),
-                ending(&rel.to_string_lossy(), 46)
+                ending(&visible(&rel.to_string_lossy()), 46)
             ));
         }
         page.fact(&format!("folder     {}", b.root.path));

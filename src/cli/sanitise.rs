@@ -176,6 +176,24 @@ pub fn fit(text: &str, max: usize) -> String {
     out
 }
 
+/// The end of `text` in at most `max` columns, with a sign where it was cut: what tells paths that
+/// begin alike apart.
+#[must_use]
+pub fn ending(text: &str, max: usize) -> String {
+    if columns(text) <= max {
+        return text.to_owned();
+    }
+    let (mut used, mut from) = (1, text.len());
+    for (at, c) in text.char_indices().rev() {
+        used += width(c);
+        if used > max {
+            break;
+        }
+        from = at;
+    }
+    format!("…{}", text.get(from..).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,6 +255,7 @@ mod tests {
             for shown in [
                 visible(s),
                 fit(&visible(s), 40),
+                ending(&visible(s), 40),
                 shell_line(&[s.clone(), "b".into()]),
             ] {
                 assert!(!shown.chars().any(acts_or_hides), "{s:?} -> {shown:?}");
@@ -248,6 +267,7 @@ mod tests {
                     .any(|c| acts_or_hides(c) && c != '\n' && c != '\t')
             );
             assert!(columns(&fit(&visible(s), 40)) <= 40);
+            assert!(columns(&ending(&visible(s), 40)) <= 40);
         }
     }
 

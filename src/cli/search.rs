@@ -11,6 +11,7 @@ use super::sanitise::{columns, fit, visible};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::next::Next;
 use crate::model::path::normalise;
+use crate::model::record::Role;
 use crate::report::envelope::Report;
 use crate::report::search::{
     ContextBlock, ContextMessage, ExplainBlock, Hit, LexicalBlock, LexicalState, SearchBody,
@@ -303,24 +304,33 @@ impl Human for SearchBody {
                 .or(h.workspace.as_deref())
                 .unwrap_or(&h.native_id);
             page.fact(&format!(
-                "{day:<10} {:<6} {id} {:<9}{gone} {title}",
+                "{day:<10} {:<8} {id} {:<9}{gone} {title}",
                 h.provider.as_str(),
-                role(h),
+                role(h.role),
             ));
+            let around = h.context.as_ref();
+            for m in around.map_or(&[][..], |c| &c.before) {
+                page.fact(&neighbour("before", m));
+            }
             for line in two_lines(h) {
                 page.fact(&format!("  {line}"));
+            }
+            for m in around.map_or(&[][..], |c| &c.after) {
+                page.fact(&neighbour("after", m));
             }
         }
     }
 
     fn verdict(r: &Report<Self>) -> String {
         let b = &r.body;
-        if r.err.is_some() {
-            return "Nothing was searched.".to_owned();
+        let none = || "Nothing was searched.".to_owned();
+        match &r.err {
+            Some(e) if e.kind != ErrorKind::ArchiveCorrupt => return none(),
+            _ => {}
         }
         let found = count(b.total, "message matches", "messages match");
         let more = if b.next_cursor.is_some() {
-            "; the best are shown (--limit N or --cursor for more)"
+            "; the best are shown (--limit N for more)"
         } else {
             ""
         };
@@ -328,15 +338,20 @@ impl Human for SearchBody {
     }
 }
 
-fn role(h: &SearchHit) -> &'static str {
-    use crate::model::record::Role;
-    match h.role {
+fn role(role: Role) -> &'static str {
+    match role {
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::Tool => "tool",
         Role::System => "system",
         Role::Meta => "meta",
     }
+}
+
+/// A message near a hit, on one line.
+fn neighbour(place: &str, m: &ContextMessage) -> String {
+    let words: Vec<&str> = m.text.split_whitespace().collect();
+    format!("    {place} {}: {}", role(m.role), words.join(" "))
 }
 
 /// The snippet on at most two lines, white space drawn together.

@@ -15,6 +15,8 @@ use crate::store::archive::{ArchiveReader, Named, PREFIX_MIN};
 
 /// Candidates that are written out for people.
 const MAX_LINES: usize = 10;
+/// Characters of an id in a list: enough to name it, and the line fits with the harness's own id.
+const SHOWN_ID: usize = 12;
 
 /// The session that `name` names: by an id of ours or of the harness, by the beginning of one, or
 /// by the path of a source file.
@@ -93,7 +95,7 @@ pub fn lines(candidates: &[Candidate], total: Option<&str>) -> String {
         let day = c.ended_at.as_deref().and_then(|t| t.get(..10));
         out.push_str(&format!(
             "  {}  {:<10}  {:<8}  {}",
-            visible(&c.id),
+            visible(c.id.get(..SHOWN_ID).unwrap_or(&c.id)),
             day.unwrap_or("-"),
             visible(&c.provider),
             visible(&c.native_id),

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use super::args::{SessionsListArgs, SessionsShowArgs, Which};
 use super::context::Context;
 use super::emit::Human;
-use super::page::{Mark, Page, count, size};
+use super::page::{MAX_LINES, Mark, Page, count, size};
+use super::sanitise::{ending, padded, visible};
 use super::{place, session_name};
 use crate::disk::Root;
 use crate::error::Result;
@@ -25,6 +26,10 @@ use crate::store::mirror::MirrorReader;
 
 /// Versions of a source that are listed for people.
 const SHOWN_VERSIONS: usize = 8;
+/// Sources that are shown for people with their keys and versions; more get one line each.
+const SHOWN_WHOLE: usize = 6;
+/// Sessions that fit on a page below the heading and above two lines at the end.
+const SHOWN_SESSIONS: usize = MAX_LINES - 3;
 
 pub(super) fn list(ctx: &Context, args: &SessionsListArgs) -> Result<Report<SessionsListBody>> {
     let root = place::with_archive(&ctx.env)?;
@@ -226,15 +231,18 @@ impl Human for SessionsListBody {
         if !r.body.sessions.is_empty() {
             page.fact("last used  agent    id           messages");
         }
-        for s in &r.body.sessions {
+        for s in r.body.sessions.iter().take(SHOWN_SESSIONS) {
             page.fact(&row(s));
         }
     }
 
     fn verdict(r: &Report<Self>) -> String {
         let shown = count(r.body.total, "session", "sessions");
-        if r.body.truncated {
-            format!("{shown}; the newest are shown (--limit N for more).")
+        let rows = r.body.sessions.len();
+        if r.body.truncated || rows > SHOWN_SESSIONS {
+            // A page holds so many, whatever the limit is.
+            let n = rows.min(SHOWN_SESSIONS);
+            format!("{shown}, {n} of them shown; --offset N leaves out the first N.")
         } else {
             format!("{shown}.")
         }
@@ -270,7 +278,20 @@ impl Human for SessionsShowBody {
             }
         }
         for source in &b.sources {
-            page.fact(&format!("source     {}", source.path.path));
+            let path = visible(&source.path.path);
+            if b.sources.len() > SHOWN_WHOLE {
+                page.fact(&format!(
+                    "source     {} {:>11} {:>8}",
+                    padded(&ending(&path, 47), 47),
+                    count(source.captures, "capture", "captures"),
+                    source
+                        .versions
+                        .first()
+                        .map_or_else(String::new, |v| size(v.bytes))
+                ));
+                continue;
+            }
+            page.fact(&format!("source     {}", ending(&path, 69)));
             page.fact(&format!(
                 "           key {}, {}",
                 source.key,

@@ -133,6 +133,9 @@ fn list(page: &mut Page, heading: &str, groups: &[StatsGroup]) {
 impl Human for StatsBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         let b = &r.body;
+        if b.sessions == 0 {
+            return;
+        }
         let day = |t: &Option<String>| -> String {
             t.as_deref().unwrap_or("-").chars().take(10).collect()
         };
@@ -154,13 +157,21 @@ impl Human for StatsBody {
                 size(m.stored_bytes)
             ));
         }
-        let kinds: Vec<String> = b
-            .by_role
-            .iter()
-            .map(|s| format!("{} {}", view::named(s.kind, s.role), s.messages))
-            .collect();
+        let mut kinds: Vec<(&str, u64)> = Vec::new();
+        for s in &b.by_role {
+            // Several speakers have one name for people: who calls a tool is not told.
+            let name = view::named(s.kind, s.role);
+            match kinds.iter_mut().find(|k| k.0 == name) {
+                Some(k) => k.1 += s.messages,
+                None => kinds.push((name, s.messages)),
+            }
+        }
+        kinds.sort_by_key(|k| std::cmp::Reverse(k.1));
+        let kinds: Vec<String> = kinds.iter().map(|(k, n)| format!("{k} {n}")).collect();
+        let mut heading = "messages";
         for line in lines(&kinds.join(", "), 69, 3).0 {
-            page.fact(&format!("messages   {line}"));
+            page.fact(&format!("{heading:<10} {line}"));
+            heading = "";
         }
         list(page, "agent", &b.by_agent);
         list(page, "workspace", &b.by_workspace);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::append::AppendFile;
@@ -140,17 +140,61 @@ impl<'lock> Capture<'lock> {
         }
     }
 
+    /// Makes a folder for derived files. A file or a link that has its name or that of a folder
+    /// above it makes way: nothing of ours is in it. What a link leads to is left alone.
+    ///
+    /// # Errors
+    /// `unsafe-target` outside of `derived/`; `io`, `permission-denied` or `no-space`.
+    pub fn make_derived_folder(&self, rel: &str) -> Result<()> {
+        let root = self.root();
+        self.is_derived(rel)?;
+        let ends = rel.match_indices('/').map(|(at, _)| at).chain([rel.len()]);
+        for folder in ends.filter_map(|at| rel.get(..at)) {
+            let (dir, name) = root
+                .parent(folder)
+                .map_err(|e| root.failed("open", folder, e))?;
+            match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(s) if FileType::from_raw_mode(s.st_mode) == FileType::Directory => {}
+                Ok(_) => {
+                    self.remove_derived(folder)?;
+                    break;
+                }
+                Err(Errno::NOENT) => break,
+                Err(e) => return Err(root.failed("look up", folder, e)),
+            }
+        }
+        self.create_dir(rel)
+    }
+
+    fn is_derived(&self, rel: &str) -> Result<()> {
+        if rel.starts_with("derived/") {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::UnsafeTarget,
+            format!("{} holds no derived files", self.root().full(rel).display()),
+        ))
+    }
+
     /// Removes a folder of derived files with all that is in it. Gone already is fine.
     ///
     /// # Errors
     /// `unsafe-target` outside of `derived/`; `io` or `permission-denied`.
     pub fn remove_derived_folder(&self, rel: &str) -> Result<()> {
         let root = self.root();
-        if !rel.starts_with("derived/") {
-            return Err(Error::new(
-                ErrorKind::UnsafeTarget,
-                format!("{} holds no derived files", root.full(rel).display()),
-            ));
+        self.is_derived(rel)?;
+        let (dir, name) = match root.parent(rel) {
+            Ok(found) => found,
+            // What lies behind a link is not ours.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(e) => return Err(root.failed("remove", rel, e)),
+        };
+        // A link goes alone: what it leads to is not ours.
+        match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(s) if FileType::from_raw_mode(s.st_mode) == FileType::Directory => {}
+            Ok(_) => return self.remove_derived(rel),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(e) => return Err(root.failed("remove", rel, e)),
         }
         for entry in root.list(rel)?.unwrap_or_default() {
             let inner = format!("{rel}/{}", entry.name);
@@ -160,11 +204,6 @@ impl<'lock> Capture<'lock> {
                 self.remove_derived(&inner)?;
             }
         }
-        let (dir, name) = match root.parent(rel) {
-            Ok(found) => found,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-            Err(e) => return Err(root.failed("remove", rel, e)),
-        };
         match rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(Errno::NOTDIR) => self.remove_derived(rel),

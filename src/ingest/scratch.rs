@@ -36,7 +36,7 @@ pub(super) fn copy(
         .with_context("required_bytes", need.to_string())
         .with_context("free_bytes", free.to_string()));
     }
-    cap.create_dir(layout::SCRATCH)?;
+    cap.make_derived_folder(layout::SCRATCH)?;
     put(cap, mirror, line, "", line.recipe, line.len)?;
     for member in &line.group {
         if MEMBERS.contains(&member.name.as_str()) {
@@ -52,7 +52,7 @@ pub(super) fn copy(
 /// `io`, `permission-denied`.
 pub(super) fn clear(cap: Capture<'_>) -> Result<()> {
     for suffix in ["", "-wal", "-journal", "-shm"] {
-        cap.remove_derived(&format!("{}{suffix}", layout::SCRATCH_DB))?;
+        cap.remove_derived_folder(&format!("{}{suffix}", layout::SCRATCH_DB))?;
     }
     Ok(())
 }

@@ -184,11 +184,25 @@ pub fn for_each(
     on_line: &mut dyn FnMut(u64, Line) -> Result<()>,
     on_problem: &mut dyn FnMut(LedgerProblem) -> Result<()>,
 ) -> Result<u64> {
+    for_each_within(root, u64::MAX, on_line, on_problem)
+}
+
+/// The same for the lines that are whole within the first `len` bytes: those that were there at a
+/// moment whose length is known, whatever a writer has added since.
+///
+/// # Errors
+/// As [`for_each`].
+pub fn for_each_within(
+    root: &Root,
+    len: u64,
+    on_line: &mut dyn FnMut(u64, Line) -> Result<()>,
+    on_problem: &mut dyn FnMut(LedgerProblem) -> Result<()>,
+) -> Result<u64> {
     let Some(file) = root.open_file(layout::COVERAGE)? else {
         return Ok(0);
     };
     let full = root.full(layout::COVERAGE);
-    let mut reader = BufReader::new(file);
+    let mut reader = BufReader::new(file.take(len));
     let mut prev = NO_PREV.to_owned();
     let mut bytes = Vec::new();
     let mut number = 0u64;

@@ -233,7 +233,8 @@ fn every_sample_gives_a_whole_page() {
             total + html.matches("<h2>damage</h2>").count() as u64
         );
         let text = page(&sandbox, id, "markdown");
-        assert!(text.contains(&format!("\n---\n\n{total} messages")));
+        let word = if total == 1 { "message" } else { "messages" };
+        assert!(text.contains(&format!("\n---\n\n{total} {word}, ")));
     }
     assert!(agents.len() >= 4, "{agents:?}");
 }

@@ -124,6 +124,96 @@ fn names_of_agents_are_aligned_in_80_columns() {
     assert!(text.contains("opencode"));
 }
 
+fn page(sandbox: &Sandbox, args: &[&str]) -> String {
+    let out = sandbox.command(args).output().unwrap();
+    let text = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
+    assert!(text.lines().count() <= 40, "{text}");
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    text
+}
+
+#[test]
+fn files_of_one_session_are_told_apart_on_a_page() {
+    let sandbox = Sandbox::new();
+    let base = "opencode/harness-1.1.65";
+    for file in files_below(&fixtures().join(base)) {
+        let rel = file.strip_prefix(fixtures()).unwrap().to_str().unwrap();
+        let to = format!(".local/share/opencode{}", &rel[base.len()..]);
+        sandbox.put(&to, &sample(rel));
+    }
+    sandbox.run(&["index"]).expect(0);
+    let list = sandbox.run(&["sessions", "list"]).expect(0);
+    let id = list.text("/sessions/0/id");
+    let folder = sandbox.path().join("handed-out");
+    let folder = folder.to_str().unwrap();
+    for args in [
+        &["sessions", "show", id][..],
+        &["sessions", "restore", id],
+        &["export", id, "--format", "raw", "-o", folder],
+    ] {
+        let text = page(&sandbox, args);
+        let files: Vec<&str> = text
+            .lines()
+            .filter(|l| l.ends_with(" B") || l.ends_with("json"))
+            .collect();
+        assert!(files.len() > 20, "{text}");
+        let apart: std::collections::BTreeSet<&&str> = files.iter().collect();
+        assert_eq!(apart.len(), files.len(), "{text}");
+        assert_eq!(
+            text.matches("handed-out").count(),
+            usize::from(args[0] == "export")
+        );
+    }
+}
+
+#[test]
+fn a_page_says_how_many_sessions_it_shows() {
+    let sandbox = Sandbox::new();
+    for n in 0..45 {
+        let id = format!("11111111-0000-4000-8000-0000000000{n:02}");
+        let line = format!(
+            r#"{{"type":"user","sessionId":"{id}","uuid":"u{n}","timestamp":"2026-02-01T00:00:00Z","message":{{"role":"user","content":"hi"}}}}"#
+        );
+        sandbox.put(&format!(".claude/projects/-p/{id}.jsonl"), line.as_bytes());
+    }
+    sandbox.run(&["index"]).expect(0);
+    for args in [
+        &["sessions", "list"][..],
+        &["sessions", "list", "--limit", "40"],
+    ] {
+        let text = page(&sandbox, args);
+        assert_eq!(text.matches(" claude ").count(), 37, "{text}");
+        assert!(text.contains("45 sessions, 37 of them shown"), "{text}");
+    }
+    let rest = page(&sandbox, &["sessions", "list", "--offset", "37"]);
+    assert_eq!(rest.matches(" claude ").count(), 8, "{rest}");
+    let several = page(&sandbox, &["view", "111111"]);
+    assert!(several.contains("may be any of 45 sessions"), "{several}");
+}
+
+#[test]
+fn people_see_each_kind_of_message_once() {
+    let sandbox = Sandbox::new();
+    // People and the model call tools in it.
+    let rel = "pi/pi-mono/before-compaction.jsonl";
+    sandbox.put(".pi/agent/sessions/--p--/a.jsonl", &sample(rel));
+    sandbox.run(&["index"]).expect(0);
+    let text = page(&sandbox, &["stats"]);
+    let line = text.lines().find(|l| l.starts_with("messages ")).unwrap();
+    let names: Vec<String> = line["messages".len()..]
+        .split(',')
+        .map(|k| {
+            k.trim()
+                .trim_end_matches(|c: char| c.is_ascii_digit())
+                .to_owned()
+        })
+        .collect();
+    let once: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(once.len(), names.len(), "{line}");
+    let none = page(&sandbox, &["stats", "--agent", "codex"]);
+    assert_eq!(none, "0 sessions, 0 messages, 0 tool calls.\n");
+}
+
 #[test]
 fn the_figures_add_up() {
     let sandbox = three();

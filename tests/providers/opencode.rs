@@ -148,3 +148,34 @@ fn a_damaged_database_gives_what_can_be_read() {
     assert_eq!(ran.code, 8);
     s.run(&["mirror", "verify", "--deep", "--json"]).expect(0);
 }
+
+#[test]
+fn what_is_in_the_way_of_the_copy_costs_no_session() {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+    type Block = fn(&Path);
+    let ways: [(&str, Block); 4] = [
+        ("a file", |derived| fs::write(derived, "x").unwrap()),
+        ("a link", |derived| {
+            symlink(derived.parent().unwrap().join("locks"), derived).unwrap();
+        }),
+        ("a link below", |derived| {
+            fs::create_dir(derived).unwrap();
+            symlink("/nonexistent/x", derived.join("scratch")).unwrap();
+        }),
+        ("a folder", |derived| {
+            fs::create_dir_all(derived.join("scratch/source.db/x")).unwrap();
+        }),
+    ];
+    for (what, block) in ways {
+        let s = Sandbox::new();
+        s.run(&["index"]).expect(0);
+        let derived = s.data().join("derived");
+        let _ = fs::remove_dir_all(&derived);
+        block(&derived);
+        lay(&s, DB, &format!("{ROOT}/opencode.db"));
+        s.run(&["index"]).expect(0);
+        assert_eq!(natives(&s).len(), 2, "{what}");
+    }
+}

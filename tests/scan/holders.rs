@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::made::{claude, code, codes, id, indexed, scan, session};
+use crate::made::{claude, code, codes, id, indexed, scan, session, text};
 use crate::sandbox::{Sandbox, files_below};
 
 fn holders(ran: &crate::sandbox::Ran, n: u32) -> Vec<String> {
@@ -322,4 +322,31 @@ fn a_session_that_was_rewritten_counts_what_its_last_version_has() {
     let want = serde_json::json!({"archived": 5, "promised": 5, "mirror": 5, "live": 4});
     assert_eq!(session(&ran, 3)["records"], want);
     assert_eq!(codes(&ran), [code("rewritten-upstream", "info", 1)]);
+}
+
+#[test]
+fn an_index_that_runs_meanwhile_is_no_loss() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (sandbox, files) = indexed(8);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for k in 10.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                for (n, file) in (1u32..).zip(&files) {
+                    std::fs::write(file, text(n, k)).unwrap();
+                }
+                sandbox.run(&["index"]).expect(0);
+            }
+        });
+        let wrong: Vec<String> = (0..25)
+            .map(|_| sandbox.run(&["doctor", "archive-scan", "--fail-on", "error"]))
+            .filter(|run| run.code != 0)
+            .map(|run| run.stdout)
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(wrong.is_empty(), "{} of 25: {}", wrong.len(), wrong[0]);
+    });
 }

@@ -56,6 +56,13 @@ fn heals(s: &Sandbox, what: &str) {
     assert_eq!(folders, 2, "{what}: CURRENT and one index");
 }
 
+/// Moves a folder out of the data directory and leaves a link in its place.
+fn moved_behind_a_link(s: &Sandbox, rel: &str) {
+    let (from, to) = (s.data().join(rel), s.home().join("elsewhere"));
+    fs::rename(&from, &to).unwrap();
+    std::os::unix::fs::symlink(&to, &from).unwrap();
+}
+
 /// Opens the index as any program could, and changes it.
 fn tamper(s: &Sandbox, sql: &str) {
     let db = folder(s).join("index.db");
@@ -80,6 +87,25 @@ fn every_broken_state_is_found_and_healed() {
         ("a file in its place", "lexical-missing", |s| {
             fs::remove_dir_all(s.data().join("derived/lexical")).unwrap();
             fs::write(s.data().join("derived/lexical"), "x").unwrap();
+        }),
+        ("a link in its place", "lexical-missing", |s| {
+            moved_behind_a_link(s, "derived/lexical")
+        }),
+        ("a link above it", "lexical-missing", |s| {
+            moved_behind_a_link(s, "derived")
+        }),
+        ("a link to nothing above it", "lexical-missing", |s| {
+            fs::remove_dir_all(s.data().join("derived")).unwrap();
+            std::os::unix::fs::symlink("/nonexistent/x", s.data().join("derived")).unwrap();
+        }),
+        ("a file above it", "lexical-missing", |s| {
+            fs::remove_dir_all(s.data().join("derived")).unwrap();
+            fs::write(s.data().join("derived"), "x").unwrap();
+        }),
+        ("the index behind a link", "lexical-corrupt", |s| {
+            let name = folder(s).file_name().unwrap().to_owned();
+            let rel = PathBuf::from("derived/lexical").join(name);
+            moved_behind_a_link(s, rel.to_str().unwrap())
         }),
         ("CURRENT gone", "lexical-building", |s| {
             fs::remove_file(s.data().join("derived/lexical/CURRENT")).unwrap()
@@ -204,23 +230,24 @@ fn any_file_may_vanish_or_be_overwritten() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_a_warning() {
+fn nothing_is_written_or_removed_behind_a_link() {
     use std::os::unix::fs::symlink;
     let s = Sandbox::new();
     texts(&s, &id(1), &["needle"]);
     s.run(&["index", "--skip-lexical"]).expect(0);
-    // A link: nothing is ever written through one, whoever the user is.
-    let _ = fs::remove_dir_all(s.data().join("derived"));
     let elsewhere = s.path().join("elsewhere");
-    fs::create_dir(&elsewhere).unwrap();
-    symlink(&elsewhere, s.data().join("derived")).unwrap();
-    texts(&s, &id(2), &["needle"]);
-    let run = s.run(&["index"]).expect(0);
-    assert_eq!(run.text("/lexical/outcome"), "failed", "{}", run.stdout);
-    assert!(!run.text("/lexical/problem").is_empty());
-    assert_eq!(run.number("/archived/messages"), 1);
-    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
-    fs::remove_file(s.data().join("derived")).unwrap();
-    s.run(&["index"]).expect(0);
-    assert_eq!(search(&s, &["needle"]).number("/total"), 2);
+    for rel in ["derived", "derived/lexical", "derived/lexical/l00000001"] {
+        let _ = fs::remove_dir_all(s.data().join("derived"));
+        let _ = fs::remove_dir_all(&elsewhere);
+        fs::create_dir_all(elsewhere.join("lexical/l00000001")).unwrap();
+        fs::write(elsewhere.join("lexical/l00000001/index.db"), "mine").unwrap();
+        let before = snapshot(&elsewhere);
+        let link = s.data().join(rel);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&elsewhere, &link).unwrap();
+        let run = s.run(&["index"]).expect(0);
+        assert_eq!(run.text("/lexical/outcome"), "built", "{}", run.stdout);
+        assert!(snapshot(&elsewhere) == before, "{rel}");
+        assert_eq!(search(&s, &["needle"]).number("/total"), 1, "{rel}");
+    }
 }

@@ -156,3 +156,27 @@ fn superseded_versions_are_not_found() {
         .expect(0);
     assert_eq!(check.text("/status"), "ok", "{}", check.stdout);
 }
+
+#[test]
+fn people_see_the_messages_around_a_hit() {
+    let s = Sandbox::new();
+    let long = "after ".repeat(40);
+    texts(&s, &id(1), &["first\nof all", "needle here", &long]);
+    s.run(&["index"]).expect(0);
+    let page = |args: &[&str]| {
+        let out = s.command(args).output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let plain = page(&["search", "needle"]);
+    assert!(!plain.contains("first of all"), "{plain}");
+    let with = page(&["search", "needle", "--context", "1"]);
+    let lines: Vec<&str> = with.lines().collect();
+    assert_eq!(lines.len(), 5, "{with}");
+    assert_eq!(lines[1], "    before user: first of all");
+    assert_eq!(lines[2], "  needle here");
+    assert!(lines[3].starts_with("    after user: after after"));
+    assert!(lines.iter().all(|l| l.chars().count() <= 80), "{with}");
+    // The longest names of harnesses have eight letters.
+    assert!(lines[0].starts_with("2026-01-02 claude   "), "{with}");
+}

@@ -30,6 +30,7 @@ use crate::model::scan::{
 use crate::model::verdict::SourceState;
 use crate::sources::config::Config;
 use crate::sources::roots::ProviderRoot;
+use crate::store::layout;
 
 pub use authority::Candidate;
 pub use named::History;
@@ -184,6 +185,12 @@ fn attempt(
     damaged: Option<String>,
 ) -> Result<Scanned> {
     let root = Root::open(env.data_dir())?;
+    // Before the archive is opened: a line is written after its commit, so that what is promised
+    // here is in the archive that is seen, however much an index that runs adds meanwhile.
+    let promised = match &root {
+        Some(root) => root.file_len(layout::COVERAGE).unwrap_or(None).unwrap_or(0),
+        None => 0,
+    };
     let (archive, archive_seen) = match damaged {
         Some(why) => (None, ArchiveSeen::Lost(why)),
         None => state::archive(root.as_ref())?,
@@ -234,7 +241,7 @@ fn attempt(
         let Some(root) = &root else {
             return Ok(());
         };
-        let mut promises = Promises::new(root, archive.is_none(), interrupt)?;
+        let mut promises = Promises::new(root, promised, archive.is_none(), interrupt)?;
         if promises.damaged > 0 {
             problems.push(Problem {
                 code: "ledger-damaged",

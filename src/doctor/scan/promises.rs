@@ -30,6 +30,7 @@ pub(super) struct Promise {
 /// The promises in the order of the conversations' ids.
 pub(super) struct Promises<'a> {
     root: &'a Root,
+    len: u64,
     interrupt: &'a Interrupt,
     with_sources: bool,
     part: std::collections::btree_map::IntoIter<String, Promise>,
@@ -41,13 +42,16 @@ pub(super) struct Promises<'a> {
 }
 
 impl<'a> Promises<'a> {
+    /// The promises in the first `len` bytes of the ledger.
     pub(super) fn new(
         root: &'a Root,
+        len: u64,
         with_sources: bool,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
         let mut all = Promises {
             root,
+            len,
             interrupt,
             with_sources,
             part: BTreeMap::new().into_iter(),
@@ -65,8 +69,9 @@ impl<'a> Promises<'a> {
         let mut end: Option<String> = None;
         let mut damaged = 0;
         let (with_sources, interrupt) = (self.with_sources, self.interrupt);
-        coverage::for_each(
+        coverage::for_each_within(
             self.root,
+            self.len,
             &mut |number, line| {
                 if number % 256 == 0 {
                     interrupt.check()?;

@@ -221,13 +221,10 @@ fn rebuild(
     })
 }
 
-/// A file or a link where the folder of the indexes belongs is removed: nothing of ours is in it.
+/// Makes the folder of the indexes. What is in the way there is removed: it is none of ours.
 fn clear_the_way(cap: Capture<'_>) -> Result<()> {
     let root = cap.root();
-    if root.exists(layout::LEXICAL)? && matches!(root.list(layout::LEXICAL), Ok(None) | Err(_)) {
-        cap.remove_derived(layout::LEXICAL)?;
-    }
-    cap.create_dir(layout::LEXICAL)?;
+    cap.make_derived_folder(layout::LEXICAL)?;
     if matches!(root.list(layout::LEXICAL_CURRENT), Ok(Some(_))) {
         cap.remove_derived_folder(layout::LEXICAL_CURRENT)?;
     }

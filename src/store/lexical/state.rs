@@ -152,7 +152,8 @@ pub(super) fn current(root: &Root) -> Result<Option<String>> {
 pub(super) fn folders(root: &Root) -> Result<Vec<String>> {
     let entries = match root.list(layout::LEXICAL) {
         Ok(entries) => entries.unwrap_or_default(),
-        Err(e) if e.kind() == ErrorKind::UnsafeTarget => Vec::new(),
+        // A link where the folder belongs: nothing of ours is in it.
+        Err(e) if matches!(e.kind(), ErrorKind::UnsafeTarget | ErrorKind::Io) => Vec::new(),
         Err(e) => return Err(e),
     };
     Ok(entries
