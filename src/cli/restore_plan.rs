@@ -146,7 +146,9 @@ pub(super) fn parts(
                 continue;
             };
             let shared = of.serves_many(&rel, &own);
-            let database = is_database(mirror, &capture)?.then(|| rel.clone());
+            // The pages of a database are whole, so most other files need not be opened.
+            let may_be = capture.len > 0 && capture.len.is_multiple_of(512);
+            let database = (may_be && is_database(mirror, &capture)?).then(|| rel.clone());
             list.extend(
                 Part::all_of(&capture, key, &rel)
                     .into_iter()

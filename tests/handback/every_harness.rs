@@ -591,9 +591,10 @@ fn a_history_of_aider_comes_back_with_all_its_runs() {
         history.to_str().unwrap(),
         "--into-harness",
     ]);
-    // A file of several sessions names none of them.
+    // A file of several sessions names none of them, and all are listed.
     assert_eq!(run.code, 2, "{}", run.stdout);
-    assert_eq!(s.sessions().len(), 2);
+    assert_eq!(run.text("/err/kind"), "ambiguous-name");
+    assert_eq!(run.at("/err/candidates").as_array().unwrap().len(), 2);
 }
 
 /// What serves many sessions is never written over, and what was left out is listed.
@@ -631,6 +632,34 @@ fn lists_of_several_sessions_are_left_alone() {
         for (path, bytes) in files.iter().filter(|(path, _)| **path != list) {
             assert!(&std::fs::read(path).unwrap() == bytes, "{}", path.display());
         }
+    }
+}
+
+#[test]
+fn sessions_in_databases_are_refused_with_the_reason() {
+    for (at, db) in [
+        (
+            ".config/Cursor/User/globalStorage/state.vscdb",
+            "cursor/S2thend-cursor-history/composer-global-state.vscdb",
+        ),
+        (
+            ".local/share/crush/crush.db",
+            "crush/RLGymExampleBot/crush.db",
+        ),
+    ] {
+        let s = Sandbox::new();
+        let path = s.put(at, &sample(db));
+        s.run(&["index"]).expect(0);
+        let sessions = s.sessions();
+        std::fs::remove_file(&path).unwrap();
+        let id = sessions[0]["id"].as_str().unwrap();
+        let run = s
+            .run(&["sessions", "restore", id, "--into-harness"])
+            .expect(2);
+        assert_eq!(run.text("/err/kind"), "unsafe-target");
+        assert!(run.text("/err/message").contains("database"));
+        assert!(run.text("/err/hint").contains("--to"));
+        assert!(!path.exists());
     }
 }
 
@@ -709,6 +738,8 @@ fn an_older_version_comes_back_with_what_lay_beside_it_then() {
             std::fs::remove_file(&path).unwrap();
             std::fs::remove_file(&meta).unwrap();
             let version = (n + 1).to_string();
+            // By the path of the file, too.
+            let id = if n == 1 { path.to_str().unwrap() } else { id };
             s.run(&[
                 "sessions",
                 "restore",

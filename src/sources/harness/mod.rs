@@ -267,3 +267,37 @@ pub fn xdg_data(env: &Env) -> Option<PathBuf> {
 pub fn parts(rel: &Path) -> Vec<&[u8]> {
     rel.iter().map(std::ffi::OsStr::as_encoded_bytes).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_beside_a_file_bears_its_name() {
+        let own = Path::new("s/p/a-1.jsonl");
+        for (rel, want) in [
+            ("s/p/a-1.settings.json", true),
+            ("s/p/a-1.jsonl.backup", true),
+            ("s/p/a-1/tools/1.log", true),
+            ("s/p/a-1", true),
+            ("s/p/a-10.settings.json", false),
+            ("s/p/a-1-2/x", false),
+            ("s/q/a-1.settings.json", false),
+            ("s/p", false),
+        ] {
+            assert_eq!(beside(Path::new(rel), own), want, "{rel}");
+        }
+        assert!(!beside(Path::new("s/x"), Path::new("s/.jsonl")));
+    }
+
+    #[test]
+    fn agents_bear_the_same_names_in_every_session() {
+        let other = Path::new("p/other/Review-1/notes.md");
+        let own = Path::new("p/mine/Review-1.jsonl");
+        assert!(named_after(other, "mine/Review-1"));
+        assert!(!beside_or_named(other, "mine/Review-1", own));
+        assert_eq!(with_id(&["h"], "mine/Review-1"), None);
+        let argv = Some(vec!["h".to_owned(), "mine".to_owned()]);
+        assert_eq!(with_id(&["h"], "mine"), argv);
+    }
+}
