@@ -1,5 +1,6 @@
 //! `cass sessions restore`
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub(super) fn run(ctx: &Context, args: &SessionsRestoreArgs) -> Result<Report<Re
         write(ctx, &mirror, back, &parts, &mut states)?;
     }
     let resume = harness(session.provider)
-        .resume(&session.native_id)
+        .resume(&session.native_id, &folder)
         .filter(|_| kind != RestoreTarget::Folder)
         .map(|argv| Resume {
             argv,
@@ -136,7 +137,37 @@ fn look(
         };
         states.push(state);
     }
+    whole_databases(back, parts, &mut states)?;
     Ok(states)
+}
+
+/// A database beside the session comes back whole or not at all: SQLite would play a log into
+/// whatever database it finds beside it.
+fn whole_databases(back: &PutBack, parts: &Parts, states: &mut [RestoreState]) -> Result<()> {
+    let names: BTreeSet<&PathBuf> = parts
+        .list
+        .iter()
+        .filter_map(|p| p.database.as_ref())
+        .collect();
+    for name in names {
+        let its = |part: &Part| part.database.as_ref() == Some(name);
+        let mut begun = parts
+            .list
+            .iter()
+            .zip(&*states)
+            .any(|(part, state)| its(part) && *state != RestoreState::Missing);
+        for end in ["-wal", "-journal"] {
+            let mut log = name.as_os_str().to_owned();
+            log.push(end);
+            begun = begun || back.look(Path::new(&log))?.is_some();
+        }
+        for (part, state) in parts.list.iter().zip(&mut *states) {
+            if begun && its(part) && *state == RestoreState::Missing {
+                *state = RestoreState::LeftAlone;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn is_same(file: &File, part: &Part, interrupt: &Interrupt) -> Result<bool> {
@@ -240,6 +271,7 @@ fn files(folder: &Path, parts: &Parts, states: &[RestoreState]) -> Vec<RestoredF
         path: PathText::new(&folder.join(&part.rel)),
         state: *state,
         main: part.main,
+        shared: part.shared,
         bytes: part.len,
         blake3: part.hash.to_hex(),
         source: part.key.to_string(),

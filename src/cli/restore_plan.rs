@@ -27,6 +27,10 @@ pub(super) struct Part {
     pub rel: PathBuf,
     /// Whether it holds the session itself.
     pub main: bool,
+    /// Whether it serves other sessions too.
+    pub shared: bool,
+    /// The database that it is or is a part of, where that lies beside the session.
+    pub database: Option<PathBuf>,
     /// The source.
     pub key: SourceKey,
     /// Number of the capture.
@@ -52,7 +56,33 @@ pub(super) struct Parts {
     pub database: bool,
 }
 
-/// The files of `session`: its own in the version asked for, and what belongs to it in the newest.
+impl Part {
+    /// What a capture of the source `key`, which lies at `rel`, puts back: itself and what SQLite
+    /// keeps beside a database, which was captured with it and is a part of it.
+    fn all_of(capture: &CaptureLine, key: SourceKey, rel: &Path) -> Vec<Part> {
+        let of = |rel: PathBuf, recipe, len, hash| Part {
+            rel,
+            main: true,
+            shared: false,
+            database: None,
+            key,
+            seq: capture.seq,
+            at_ms: capture.at_ms,
+            recipe,
+            len,
+            hash,
+        };
+        let members = capture.group.iter().map(|member| {
+            let mut beside = rel.as_os_str().to_owned();
+            beside.push(&member.name);
+            of(beside.into(), member.recipe, member.len, member.hash)
+        });
+        let own = of(rel.to_path_buf(), capture.recipe, capture.len, capture.hash);
+        members.chain([own]).collect()
+    }
+}
+
+/// The files of `session`: its own in the version asked for, and what belongs to it as it was then.
 pub(super) fn parts(
     env: &Env,
     archive: &ArchiveReader,
@@ -75,69 +105,61 @@ pub(super) fn parts(
         )
         .with_hint("Name one of its files instead of the session, or leave --version out."));
     }
-    let (root, _) = below(env, of, session, &first.path)?;
+    let (root, own) = below(env, of, session, &first.path)?;
     let (mut list, mut database) = (Vec::new(), false);
     for source in &chosen {
         let capture = capture(mirror, source, version)?;
         let rel = source
             .path
             .strip_prefix(&root)
-            .map_err(|_| outside(&source.path))?
-            .to_path_buf();
+            .map_err(|_| outside(&source.path))?;
         database |= is_database(mirror, &capture)?;
-        // What SQLite keeps beside a database was captured with it and is a part of it.
-        for member in &capture.group {
-            let mut beside = rel.clone().into_os_string();
-            beside.push(&member.name);
-            list.push(Part {
-                rel: PathBuf::from(beside),
-                main: true,
-                key: source.key,
-                seq: capture.seq,
-                at_ms: capture.at_ms,
-                recipe: member.recipe,
-                len: member.len,
-                hash: member.hash,
-            });
-        }
-        list.push(Part {
-            rel,
-            main: true,
-            key: source.key,
-            seq: capture.seq,
-            at_ms: capture.at_ms,
-            recipe: capture.recipe,
-            len: capture.len,
-            hash: capture.hash,
-        });
+        list.extend(Part::all_of(&capture, source.key, rel));
     }
     if !database {
-        // Of the session's own files those that are not wanted stay out, whatever their names are.
-        let wanted = |key: SourceKey| all.iter().all(|s| s.key != key);
+        let until = match version {
+            Some(version) => end_of(mirror, first.key, version)?,
+            None => None,
+        };
+        let mut found: Vec<(SourceKey, PathBuf)> = Vec::new();
         mirror.for_each_head(&mut |head| {
-            let ident = &head.ident;
-            if (ident.provider, &ident.source_id) != (session.provider, &session.source_id)
-                || !wanted(ident.key)
-            {
+            let ident = head.ident;
+            let here = (ident.provider, &ident.source_id) == (session.provider, &session.source_id);
+            let rel = ident.path.strip_prefix(&root).ok().filter(|_| here);
+            let Some(rel) = rel.filter(|rel| of.usage(rel).is_some()) else {
                 return Ok(());
-            }
-            if let Ok(rel) = ident.path.strip_prefix(&root)
-                && of.usage(rel).is_some()
-                && of.belongs(rel, &session.native_id)
-            {
-                list.push(Part {
-                    rel: rel.to_path_buf(),
-                    main: false,
-                    key: ident.key,
-                    seq: head.seq,
-                    at_ms: head.at_ms,
-                    recipe: head.recipe,
-                    len: head.len,
-                    hash: head.hash,
-                });
+            };
+            // Of the session's own files those that are not wanted stay out, whatever their names
+            // are.
+            let wanted = if all.iter().any(|s| s.key == ident.key) {
+                of.goes_with(rel, &own) && chosen.iter().all(|s| s.key != ident.key)
+            } else {
+                of.belongs(rel, &session.native_id, &own) || of.serves_many(rel, &own)
+            };
+            if wanted {
+                found.push((ident.key, rel.to_path_buf()));
             }
             Ok(())
         })?;
+        for (key, rel) in found {
+            let Some(capture) = as_it_was(mirror, key, until)? else {
+                continue;
+            };
+            let shared = of.serves_many(&rel, &own);
+            // The pages of a database are whole, so most other files need not be opened.
+            let may_be = capture.len > 0 && capture.len.is_multiple_of(512);
+            let database = (may_be && is_database(mirror, &capture)?).then(|| rel.clone());
+            list.extend(
+                Part::all_of(&capture, key, &rel)
+                    .into_iter()
+                    .map(|part| Part {
+                        main: false,
+                        shared,
+                        database: database.clone(),
+                        ..part
+                    }),
+            );
+        }
     }
     list.sort_by(|a, b| (!a.main, &a.rel).cmp(&(!b.main, &b.rel)));
     Ok(Parts {
@@ -175,16 +197,17 @@ fn chosen(
     if of.is_scattered() {
         return Ok(own.to_vec());
     }
-    let mut newest: Option<(i64, u64, &ArchivedSource)> = None;
+    let mut best: Option<((u64, i64, u64), &ArchivedSource)> = None;
     for source in own {
         let Some(head) = mirror.head(source.key)? else {
             continue;
         };
-        if newest.is_none_or(|n| (n.0, n.1) < (head.at_ms, head.len)) {
-            newest = Some((head.at_ms, head.len, source));
+        let rank = (of.rank(&source.path), head.at_ms, head.len);
+        if best.is_none_or(|(known, _)| known < rank) {
+            best = Some((rank, source));
         }
     }
-    Ok(newest.into_iter().map(|n| n.2.clone()).collect())
+    Ok(best.into_iter().map(|b| b.1.clone()).collect())
 }
 
 /// The capture with this number; without one the newest that did not change while it was read.
@@ -212,6 +235,47 @@ fn capture(
             .with_hint("The captured versions of a file are listed.")
             .with_hint_argv(Next::MirrorList(source.key).argv())
     })
+}
+
+/// When files beside a version of a source are those of the next one; `None` for the newest. All of
+/// one run are captured a little apart, so the border lies in the middle between the two.
+fn end_of(mirror: &MirrorReader<'_>, key: SourceKey, version: u64) -> Result<Option<i64>> {
+    let (mut own, mut next) = (None, None);
+    mirror.captures(key, &mut |line| {
+        if line.seq == version {
+            own = Some(line.at_ms);
+        } else if line.seq > version && next.is_none() {
+            next = Some(line.at_ms);
+        }
+        Ok(())
+    })?;
+    Ok(own.zip(next).map(|(own, next)| {
+        let between = next.saturating_sub(own);
+        own.saturating_add(between - between / 2)
+    }))
+}
+
+/// The newest capture of a file beside a session, or the newest before a moment; where the ledger
+/// holds none of that time, the oldest. One that did not change while it was read is preferred.
+fn as_it_was(
+    mirror: &MirrorReader<'_>,
+    key: SourceKey,
+    until: Option<i64>,
+) -> Result<Option<CaptureLine>> {
+    let (mut whole, mut newest, mut oldest) = (None, None, None);
+    mirror.captures(key, &mut |line| {
+        if oldest.is_none() {
+            oldest = Some(line.clone());
+        }
+        if until.is_none_or(|until| line.at_ms < until) {
+            if !line.moving {
+                whole = Some(line.clone());
+            }
+            newest = Some(line);
+        }
+        Ok(())
+    })?;
+    Ok(whole.or(newest).or(oldest))
 }
 
 fn is_database(mirror: &MirrorReader<'_>, capture: &CaptureLine) -> Result<bool> {

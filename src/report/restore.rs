@@ -58,6 +58,8 @@ pub struct RestoredFile {
     pub state: RestoreState,
     /// Whether it holds the session; the others belong to it.
     pub main: bool,
+    /// Whether it serves other sessions too: it comes back only where there is none.
+    pub shared: bool,
     /// Bytes.
     pub bytes: u64,
     /// BLAKE3 of the content, hex; compared with what is on disk after writing.
@@ -80,7 +82,8 @@ pub enum RestoreState {
     Written,
     /// It is there with the same bytes.
     AlreadyThere,
-    /// It is there with other bytes and was left alone: a file beside the session's own.
+    /// It, or another part of a database, is there with other bytes and was left alone: a file
+    /// beside the session's own.
     LeftAlone,
     /// It is there with other bytes, which keeps the session from being put back.
     InTheWay,

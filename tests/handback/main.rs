@@ -15,6 +15,7 @@
 #[allow(dead_code)]
 mod sandbox;
 
+mod every_harness;
 mod memory;
 mod pages;
 mod restore;

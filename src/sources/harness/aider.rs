@@ -24,6 +24,15 @@ impl Harness for Aider {
         &[]
     }
 
+    fn belongs(&self, _rel: &Path, _native: &str, _own: &Path) -> bool {
+        false
+    }
+
+    fn serves_many(&self, rel: &Path, own: &Path) -> bool {
+        // What was typed is offered again; the other log is for its developers.
+        rel.parent() == own.parent() && rel.ends_with(".aider.input.history")
+    }
+
     fn usage(&self, rel: &Path) -> Option<FileUse> {
         match parts(rel).as_slice() {
             [b".aider.chat.history.md"] => Some(FileUse::Session),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Area, Harness, Home, parts, shallow, xdg_data};
+use super::{Area, Harness, Home, beside, parts, shallow, xdg_data};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -23,6 +23,11 @@ impl Harness for Amp {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[shallow("threads", 1)];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, _native: &str, own: &Path) -> bool {
+        // A thread is one file.
+        beside(rel, own)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Area, Harness, Home, area, parts, variable_or_home};
+use super::{Area, Harness, Home, area, parts, variable_or_home, with_id};
 use crate::env::Env;
 use crate::sources::file::read_small;
 use crate::sources::retention::Retention;
@@ -59,9 +59,8 @@ impl Harness for Claude {
         }
     }
 
-    fn resume(&self, native: &str) -> Option<Vec<String>> {
-        // A subagent is not gone on with by itself.
-        (!native.contains('/')).then(|| vec!["claude".into(), "--resume".into(), native.into()])
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
+        with_id(&["claude", "--resume"], native)
     }
 
     fn retention(&self, root: &Path) -> Retention {

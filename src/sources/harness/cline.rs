@@ -26,6 +26,18 @@ impl Harness for Cline {
         TASKS
     }
 
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        of_task(rel, native, own)
+    }
+
+    fn goes_with(&self, rel: &Path, own: &Path) -> bool {
+        rel.parent() == own.parent()
+    }
+
+    fn serves_many(&self, rel: &Path, _own: &Path) -> bool {
+        is_list(rel)
+    }
+
     fn usage(&self, rel: &Path) -> Option<FileUse> {
         match parts(rel).as_slice() {
             [b"sessions", .., _, name] => {
@@ -55,6 +67,30 @@ pub(super) fn in_editors(env: &Env, extension: &str) -> Vec<Home> {
         .into_iter()
         .map(|user| Home::usual(user.join("globalStorage").join(extension)))
         .collect()
+}
+
+/// Whether a file belongs to a task: what is in the folder of the task, whichever of its two views
+/// is asked for, and what an agent of a session of the command line left.
+pub(super) fn of_task(rel: &Path, native: &str, own: &Path) -> bool {
+    match (parts(own).as_slice(), parts(rel).as_slice()) {
+        ([b"tasks", task, _], [b"tasks", other, ..]) => task == other,
+        ([b"sessions", id, _], [b"sessions", other, ..]) => id == other,
+        ([b"sessions", ..], [b"sessions", ..]) => {
+            let id = native.as_bytes();
+            let name = rel.file_name().map(std::ffi::OsStr::as_encoded_bytes);
+            let rest = name.and_then(|name| name.strip_prefix(id));
+            rel.parent() == own.parent() && rest.is_some_and(|rest| rest.starts_with(b"."))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a file is a list of all tasks.
+pub(super) fn is_list(rel: &Path) -> bool {
+    matches!(
+        parts(rel).as_slice(),
+        [b"tasks", b"_index.json"] | [b"state", b"taskHistory.json"]
+    )
 }
 
 /// What a file in a task's folder is.

@@ -32,7 +32,7 @@ impl Harness for Codex {
         }
     }
 
-    fn resume(&self, native: &str) -> Option<Vec<String>> {
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
         Some(vec!["codex".into(), "resume".into(), native.into()])
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Area, Harness, Home, area, parts, variable_or_home};
+use super::{Area, Harness, Home, area, beside_or_named, parts, variable_or_home};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -20,6 +20,19 @@ impl Harness for Copilot {
             area("command-history-state", false),
         ];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        // A session has a folder of its own; in the older layout it is a file.
+        match parts(own).as_slice() {
+            [area, id, b"events.jsonl"] => parts(rel).starts_with(&[area, id]),
+            _ => beside_or_named(rel, native, own),
+        }
+    }
+
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
+        // The id is optional there, so it has to be one word with its option.
+        (!native.contains('/')).then(|| vec!["copilot".into(), format!("--resume={native}")])
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

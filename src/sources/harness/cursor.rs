@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Area, Harness, Home, below_home, editor, parts, shallow};
+use super::{Area, Harness, Home, below_home, beside, editor, named_after, parts, shallow};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -32,6 +32,17 @@ impl Harness for Cursor {
             shallow("projects", 5),
         ];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        match parts(own).as_slice() {
+            // A conversation's folder holds the transcripts of its agents.
+            [a, b, c, folder, _] if own.file_stem() == own.parent().and_then(Path::file_name) => {
+                parts(rel).starts_with(&[a, b, c, folder])
+            }
+            [b"projects", ..] => beside(rel, own),
+            _ => named_after(rel, native),
+        }
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Area, Harness, Home, area, below_home, parts};
+use super::{Area, Harness, Home, area, below_home, beside_or_named, parts, with_id};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -16,6 +16,14 @@ impl Harness for Droid {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[area("sessions", true)];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        beside_or_named(rel, native, own)
+    }
+
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
+        with_id(&["droid", "--resume"], native)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

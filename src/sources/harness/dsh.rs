@@ -21,6 +21,23 @@ impl Harness for Dsh {
         AREAS
     }
 
+    fn belongs(&self, _rel: &Path, _native: &str, _own: &Path) -> bool {
+        // A session is its logs.
+        false
+    }
+
+    fn goes_with(&self, rel: &Path, own: &Path) -> bool {
+        // Older generations stay beside the newest. Both encodings in one root make the harness
+        // refuse all of it.
+        let packed = |path: &Path| path.extension().is_some_and(|e| e == "zstd");
+        rel.parent() == own.parent() && parts(own).len() == 4 && packed(rel) == packed(own)
+    }
+
+    fn rank(&self, rel: &Path) -> u64 {
+        let name = rel.file_name().unwrap_or_default();
+        generation(name.as_encoded_bytes()).unwrap_or(0)
+    }
+
     fn usage(&self, rel: &Path) -> Option<FileUse> {
         match parts(rel).as_slice() {
             [b"sessions", _, _, name] => generation(name).map(|_| FileUse::Session),

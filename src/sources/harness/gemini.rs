@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Area, Harness, Home, area, below_home, parts};
+use super::{Area, Harness, Home, area, below_home, parts, with_id};
 use crate::env::Env;
 use crate::sources::file::read_small;
 use crate::sources::retention::Retention;
@@ -26,6 +26,10 @@ impl Harness for Gemini {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[area("tmp", true)];
         AREAS
+    }
+
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
+        with_id(&["gemini", "--resume"], native)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

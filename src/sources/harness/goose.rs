@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Area, Harness, Home, below_home, parts, shallow, xdg_data};
+use super::{Area, Harness, Home, below_home, beside, parts, shallow, xdg_data};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -30,6 +30,10 @@ impl Harness for Goose {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[shallow("sessions", 1)];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, _native: &str, own: &Path) -> bool {
+        beside(rel, own)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

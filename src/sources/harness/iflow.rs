@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Area, Harness, Home, area, below_home, parts};
+use super::{Area, Harness, Home, area, below_home, beside_or_named, parts};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -16,6 +16,10 @@ impl Harness for Iflow {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[area("projects", true), area("todos", false)];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        beside_or_named(rel, native, own)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

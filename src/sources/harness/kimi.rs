@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{Area, Harness, Home, area, below_home, parts, variable_or_home};
+use super::{
+    Area, Harness, Home, area, below_home, beside_or_named, parts, variable_or_home, with_id,
+};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -22,6 +24,37 @@ impl Harness for Kimi {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[area("sessions", true), area("user-history", false)];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        let (of, all) = (parts(own), parts(rel));
+        match of.as_slice() {
+            // Agents bear the same names in every session. The state names an agent's parent.
+            [a, b, c, d, agent, _] if *agent != b"main" => {
+                all.starts_with(&[a, b, c, d, agent]) || all == [*a, b, c, b"state.json"]
+            }
+            [a, b, c, _, ..] => all.starts_with(&[a, b, c]),
+            _ => beside_or_named(rel, native, own),
+        }
+    }
+
+    fn goes_with(&self, rel: &Path, own: &Path) -> bool {
+        rel.parent() == own.parent() && parts(own).len() > 3
+    }
+
+    fn serves_many(&self, rel: &Path, _own: &Path) -> bool {
+        matches!(
+            parts(rel).as_slice(),
+            [b"kimi.json" | b"session_index.jsonl"]
+        )
+    }
+
+    fn rank(&self, rel: &Path) -> u64 {
+        u64::from(rel.ends_with("wire.jsonl"))
+    }
+
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
+        with_id(&["kimi", "--session"], native)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

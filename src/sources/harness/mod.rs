@@ -110,9 +110,26 @@ pub trait Harness: Sync {
     }
 
     /// Whether the file at `rel`, relative to a root, belongs to the session with the id `native`
-    /// beside the file that holds it: a subagent's log, a tool's result, metadata.
-    fn belongs(&self, rel: &Path, native: &str) -> bool {
-        named_after(rel, native)
+    /// beside the file at `own` that holds it: a subagent's log, a tool's result, metadata.
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        beside(rel, own) || named_after(rel, native)
+    }
+
+    /// Whether the file at `rel`, which holds records of the same session as the one at `own`, is
+    /// needed with it. Most are what it was before it was moved, packed or written anew.
+    fn goes_with(&self, _rel: &Path, _own: &Path) -> bool {
+        false
+    }
+
+    /// Whether the harness finds the session of the file at `own` by the one at `rel`, which serves
+    /// other sessions too. Such a file comes back only where there is none.
+    fn serves_many(&self, _rel: &Path, _own: &Path) -> bool {
+        false
+    }
+
+    /// Of several files that hold one session the harness opens that of the highest rank.
+    fn rank(&self, _rel: &Path) -> u64 {
+        0
     }
 
     /// Whether one session is spread over many files that are all needed.
@@ -120,9 +137,9 @@ pub trait Harness: Sync {
         false
     }
 
-    /// The command with which a person goes on with a session whose files are in place; `None`
-    /// where that is not known.
-    fn resume(&self, _native: &str) -> Option<Vec<String>> {
+    /// The command with which a person goes on with a session whose files are in place below
+    /// `root`; `None` where that is not known.
+    fn resume(&self, _native: &str, _root: &Path) -> Option<Vec<String>> {
         None
     }
 }
@@ -152,6 +169,42 @@ pub fn named_after(rel: &Path, native: &str) -> bool {
         let ends = stem.strip_suffix(own).is_some_and(|head| edge(head.last()));
         begins || ends
     })
+}
+
+/// Whether `rel` lies beside the file `own` and is named as that is without its ending, or lies in
+/// a folder there of that name.
+#[must_use]
+pub fn beside(rel: &Path, own: &Path) -> bool {
+    let (Some(folder), Some(name)) = (own.parent(), own.file_name()) else {
+        return false;
+    };
+    let name = name.as_encoded_bytes();
+    let stem = [&b".jsonl"[..], b".json", b".txt"]
+        .iter()
+        .find_map(|end| {
+            let at = name.windows(end.len()).position(|w| w == *end)?;
+            name.get(..at)
+        })
+        .unwrap_or(name);
+    let next = rel.strip_prefix(folder).ok().and_then(|r| r.iter().next());
+    !stem.is_empty()
+        && next.is_some_and(|next| {
+            let rest = next.as_encoded_bytes().strip_prefix(stem);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+        })
+}
+
+/// As [`beside`], or named after the session; but not after an agent of a session, for those bear
+/// the same names in every session.
+fn beside_or_named(rel: &Path, native: &str, own: &Path) -> bool {
+    beside(rel, own) || !native.contains('/') && named_after(rel, native)
+}
+
+/// The command that is `words` and the session's id; `None` for an agent of a session, which is
+/// not gone on with by itself.
+fn with_id(words: &[&str], native: &str) -> Option<Vec<String>> {
+    let words = words.iter().copied().chain([native]);
+    (!native.contains('/')).then(|| words.map(str::to_owned).collect())
 }
 
 /// What is known of a harness.
@@ -213,4 +266,38 @@ pub fn xdg_data(env: &Env) -> Option<PathBuf> {
 #[must_use]
 pub fn parts(rel: &Path) -> Vec<&[u8]> {
     rel.iter().map(std::ffi::OsStr::as_encoded_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_beside_a_file_bears_its_name() {
+        let own = Path::new("s/p/a-1.jsonl");
+        for (rel, want) in [
+            ("s/p/a-1.settings.json", true),
+            ("s/p/a-1.jsonl.backup", true),
+            ("s/p/a-1/tools/1.log", true),
+            ("s/p/a-1", true),
+            ("s/p/a-10.settings.json", false),
+            ("s/p/a-1-2/x", false),
+            ("s/q/a-1.settings.json", false),
+            ("s/p", false),
+        ] {
+            assert_eq!(beside(Path::new(rel), own), want, "{rel}");
+        }
+        assert!(!beside(Path::new("s/x"), Path::new("s/.jsonl")));
+    }
+
+    #[test]
+    fn agents_bear_the_same_names_in_every_session() {
+        let other = Path::new("p/other/Review-1/notes.md");
+        let own = Path::new("p/mine/Review-1.jsonl");
+        assert!(named_after(other, "mine/Review-1"));
+        assert!(!beside_or_named(other, "mine/Review-1", own));
+        assert_eq!(with_id(&["h"], "mine/Review-1"), None);
+        let argv = Some(vec!["h".to_owned(), "mine".to_owned()]);
+        assert_eq!(with_id(&["h"], "mine"), argv);
+    }
 }

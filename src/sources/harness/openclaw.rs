@@ -25,12 +25,49 @@ impl Harness for OpenClaw {
         AREAS
     }
 
+    fn belongs(&self, rel: &Path, _native: &str, own: &Path) -> bool {
+        is_of(rel, own)
+    }
+
+    fn goes_with(&self, rel: &Path, own: &Path) -> bool {
+        is_of(rel, own)
+    }
+
+    fn serves_many(&self, rel: &Path, own: &Path) -> bool {
+        rel.parent() == own.parent() && rel.ends_with("sessions.json")
+    }
+
+    fn rank(&self, rel: &Path) -> u64 {
+        // A tombstone, a checkpoint and a topic of its own are not what is gone on with.
+        let name = rel.file_name().unwrap_or_default().as_encoded_bytes();
+        let whole = id_in(name).len() + b".jsonl".len() == name.len();
+        u64::from(whole && name.ends_with(b".jsonl"))
+    }
+
     fn usage(&self, rel: &Path) -> Option<FileUse> {
         match parts(rel).as_slice() {
             [b"agents", _, b"sessions", .., name] => sessions(name),
             _ => None,
         }
     }
+}
+
+/// The id that a file's name begins with.
+fn id_in(name: &[u8]) -> &[u8] {
+    let marks = [&b".jsonl"[..], b".checkpoint.", b".trajectory", b"-topic-"];
+    marks.iter().fold(name, |id, mark| {
+        let at = id.windows(mark.len()).position(|w| w == *mark);
+        at.and_then(|at| id.get(..at)).unwrap_or(id)
+    })
+}
+
+/// Whether a file lies beside a session's own and begins with the same id.
+fn is_of(rel: &Path, own: &Path) -> bool {
+    let id = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        id_in(name).to_vec()
+    };
+    rel.parent() == own.parent() && id(rel) == id(own)
 }
 
 /// What a file in a folder of sessions is.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Area, Harness, Home, area, parts, xdg_data};
+use super::{Area, Harness, Home, area, parts, with_id, xdg_data};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -28,6 +28,10 @@ impl Harness for OpenCode {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[area("storage", false)];
         AREAS
+    }
+
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
+        with_id(&["opencode", "--session"], native)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{Area, Harness, Home, area, below_home, parts, variable_or_home};
+use super::{
+    Area, Harness, Home, area, below_home, beside_or_named, parts, variable_or_home, with_id,
+};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -26,6 +28,16 @@ impl Harness for Pi {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[area("sessions", true)];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        beside_or_named(rel, native, own)
+    }
+
+    fn resume(&self, native: &str, root: &Path) -> Option<Vec<String>> {
+        // A fork is a program of another name.
+        let of_fork = FORKS.iter().any(|fork| root.ends_with(fork));
+        with_id(&["pi", "--session"], native).filter(|_| !of_fork)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

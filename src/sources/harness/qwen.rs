@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Area, Harness, Home, area, parts, variable_or_home};
+use super::{Area, Harness, Home, area, beside_or_named, parts, variable_or_home, with_id};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
 
@@ -23,6 +23,14 @@ impl Harness for Qwen {
     fn areas(&self) -> &'static [Area] {
         const AREAS: &[Area] = &[area("projects", true), area("tmp", true)];
         AREAS
+    }
+
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        beside_or_named(rel, native, own)
+    }
+
+    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
+        with_id(&["qwen", "--resume"], native)
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {

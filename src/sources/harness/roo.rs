@@ -35,6 +35,18 @@ impl Harness for Roo {
         cline::TASKS
     }
 
+    fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {
+        cline::of_task(rel, native, own)
+    }
+
+    fn goes_with(&self, rel: &Path, own: &Path) -> bool {
+        rel.parent() == own.parent()
+    }
+
+    fn serves_many(&self, rel: &Path, _own: &Path) -> bool {
+        cline::is_list(rel)
+    }
+
     fn usage(&self, rel: &Path) -> Option<FileUse> {
         cline::task_file(&parts(rel))
     }

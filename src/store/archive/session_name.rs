@@ -6,7 +6,7 @@
 //!
 //! Ids and their beginnings are found as ranges of the indexes over `public_id` and `native_id`, a
 //! path by the key that is derived from it. Only the path of a file of another machine is looked
-//! for in every row of `sources`.
+//! for in every row of `sources`, and what a document or a database holds in the commits.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +40,10 @@ const BEGINNING: &str = "SELECT id FROM conversations WHERE public_id>=?1 AND pu
      AND EXISTS (SELECT 1 FROM conversations p \
      WHERE p.native_id=substr(c.native_id,1,instr(c.native_id,'/')-1) \
      AND p.provider=c.provider AND p.source_id=c.source_id AND p.branch_of IS NULL))";
+
+/// Row ids of the sessions in a store.
+const IN_STORE: &str =
+    "SELECT DISTINCT conversation AS id FROM commit_conversations WHERE source=CAST(?1 AS INTEGER)";
 
 /// What a name means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,11 +122,12 @@ impl ArchiveReader {
     /// The sessions whose file has one of these names; `None` when no session has.
     fn by_file(&self, name: &OsStr, paths: &[PathBuf]) -> Result<Option<Named>> {
         let mut candidates: Vec<Conversation> = Vec::new();
+        let mut store = None;
         let mut add = |source: &SourceRow| -> Result<()> {
-            if let Some(found) = self.session_of(source)?
-                && !candidates.contains(&found)
-            {
-                candidates.push(found);
+            match self.session_of(source)? {
+                Some(found) if !candidates.contains(&found) => candidates.push(found),
+                Some(_) => {}
+                None => store = store.or(Some(source.id)),
             }
             Ok(())
         };
@@ -147,7 +152,11 @@ impl ArchiveReader {
                 self.each(&sql, [bytes], SourceRow::read, &mut |row| add(&row))?;
             }
         }
-        Ok(among_these(candidates))
+        match store {
+            // A document or a database is about no session in particular: it is all that it holds.
+            Some(store) if candidates.is_empty() => self.among(IN_STORE, &[&store.to_string()]),
+            _ => Ok(among_these(candidates)),
+        }
     }
 
     /// The session that a file is about. It may hold records of others: those that it was
