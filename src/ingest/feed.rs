@@ -1,4 +1,4 @@
-//! From captures to rows: every capture that the archive has not read yet, oldest first.
+//! From captures to rows: every capture that the archive has not read yet, in the order of capture.
 //!
 //! One thread reads and parses, this one writes; one transaction a capture, whose cursor commits
 //! with its rows. A kill costs the source at hand and nothing else.
@@ -9,7 +9,7 @@ use crate::disk::Capture;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::{CaptureOutcome, Note, Problem};
-use crate::ingest::jobs::{Job, jobs, pending};
+use crate::ingest::jobs::{self, Job, Pending, Turn};
 use crate::ingest::parse;
 use crate::ingest::watch::Watch;
 use crate::ingest::{projection, scratch};
@@ -21,7 +21,7 @@ use crate::model::source::SourceKey;
 use crate::sources::usage::Usages;
 use crate::store::archive::{ArchiveWriter, CaptureRef};
 use crate::store::coverage::CommitLine;
-use crate::store::mirror::{MirrorWriter, SourceIdent};
+use crate::store::mirror::{CaptureLine, MirrorWriter, SourceIdent};
 
 /// Sources from which on commits are acknowledged together, and how many at a time.
 const MANY: usize = 16;
@@ -96,7 +96,7 @@ pub fn feed(
     let parsed = archive.parsed()?;
     let is_read = |key: SourceKey, seq: u64, hash: Digest| parsed.get(&key) == Some(&(seq, hash));
     // When nothing was captured, what the capture run saw of the mirror still holds.
-    let pending = if capture.captured.is_empty()
+    let mut pending = if capture.captured.is_empty()
         && capture
             .sessions
             .iter()
@@ -104,17 +104,23 @@ pub fn feed(
     {
         Vec::new()
     } else {
-        pending(mirror, &usages, &is_read)?
+        jobs::pending(mirror, &usages, &is_read)?
     };
-    watch.progress.phase("archive", Some(pending.len() as u64));
+    let mut turns: Vec<Turn> = Vec::new();
+    for (n, source) in pending.iter_mut().enumerate() {
+        match jobs::add_turns(mirror, archive, n, source, &mut turns) {
+            Ok(()) => {}
+            Err(e) if of_the_source(&e) => out.problems.push(problem(&source.ident, &e)),
+            Err(e) => return Err(e),
+        }
+    }
+    jobs::in_order(&mut turns, &pending);
+    watch.progress.phase("archive", Some(turns.len() as u64));
     // A first index has thousands of small sources: one sync for many of them. What a power cut
     // then takes was never acknowledged, and is read again from its captures.
-    archive.acknowledge_every(if pending.len() > MANY {
-        BATCH_COMMITS
-    } else {
-        1
-    })?;
-    for source in pending {
+    archive.acknowledge_every(if turns.len() > MANY { BATCH_COMMITS } else { 1 })?;
+    let mut failed: BTreeMap<usize, Vec<(CaptureLine, Problem)>> = BTreeMap::new();
+    for turn in turns {
         if watch.interrupt.pending().is_some() {
             out.stopped = true;
             break;
@@ -123,23 +129,37 @@ pub fn feed(
             // A reader may be in it: then the WAL grows on, and the next look tries again.
             archive.checkpoint_if_free(cap.lock())?;
         }
-        match jobs(mirror, archive, &source.ident, source.seq) {
-            Ok(jobs) => {
-                for job in jobs {
-                    let before = out.messages;
-                    if let Some(line) = run(env, cap, mirror, archive, &job, &mut out)? {
-                        touched.extend(line.conversations.into_iter().map(|(id, ..)| id));
-                    }
-                    by.entry(job.ident.provider.as_str())
-                        .or_insert((job.ident.provider, 0))
-                        .1 += out.messages - before;
-                }
-            }
-            Err(e) if of_the_source(&e) => out.problems.push(problem(&source.ident, &e)),
-            Err(e) => return Err(e),
+        let Some(source) = pending.get(turn.source) else {
+            continue;
+        };
+        let before = out.messages;
+        let ran = run(env, cap, mirror, archive, (source, &turn.line), &mut out)?;
+        touched.extend(
+            ran.line
+                .into_iter()
+                .flat_map(|l| l.conversations)
+                .map(|c| c.0),
+        );
+        let earlier = failed.entry(turn.source).or_default();
+        match ran.problem {
+            Some(problem) => earlier.push((turn.line.clone(), problem)),
+            // What could not be read of an earlier capture is no loss where this one holds it.
+            None => earlier.retain(|(line, _)| {
+                !jobs::is_held_by(mirror, source, line, &turn.line).unwrap_or(false)
+            }),
         }
-        watch.progress.advance(1, source.len);
+        by.entry(source.ident.provider.as_str())
+            .or_insert((source.ident.provider, 0))
+            .1 += out.messages - before;
+        watch.progress.advance(1, turn.line.len);
     }
+    // One for each source: what a damaged object takes, it may take from all of its captures.
+    out.problems.extend(
+        failed
+            .into_values()
+            .filter_map(|all| all.into_iter().next())
+            .map(|f| f.1),
+    );
     archive.acknowledge()?;
     scratch::clear(cap)?;
     out.messages_by = by.into_values().collect();
@@ -165,23 +185,42 @@ fn problem(ident: &SourceIdent, e: &Error) -> Problem {
     }
 }
 
+/// What became of one capture.
+struct Ran {
+    /// What was committed.
+    line: Option<CommitLine>,
+    /// Why it was not read, or not all of it; the others go on.
+    problem: Option<Problem>,
+}
+
+impl Ran {
+    fn failed(problem: Problem) -> Ran {
+        Ran {
+            line: None,
+            problem: Some(problem),
+        }
+    }
+}
+
 fn run(
     env: &Env,
     cap: Capture<'_>,
     mirror: &mut MirrorWriter<'_>,
     archive: &mut ArchiveWriter<'_>,
-    job: &Job,
+    (source, line): (&Pending, &CaptureLine),
     out: &mut FeedOutcome,
-) -> Result<Option<CommitLine>> {
-    let opened = match projection::open(cap, mirror, job) {
+) -> Result<Ran> {
+    let opened = jobs::job(mirror, archive, source, line)
+        .and_then(|job| projection::open(cap, mirror, &job).map(|opened| (job, opened)));
+    let (job, opened) = match opened {
         Ok(opened) => opened,
         // No room for a copy of one database is no reason not to read the others.
         Err(e) if of_the_source(&e) || e.kind() == ErrorKind::NoSpace => {
-            out.problems.push(problem(&job.ident, &e));
-            return Ok(None);
+            return Ok(Ran::failed(problem(&source.ident, &e)));
         }
         Err(e) => return Err(e),
     };
+    let job: &Job = &job;
     let mut append = archive.begin(CaptureRef {
         key: job.ident.key,
         source_id: &job.ident.source_id,
@@ -212,8 +251,7 @@ fn run(
         Ok(ended) => ended,
         Err(e) if of_the_source(&e) => {
             // The rows of this capture are rolled back with `append`.
-            out.problems.push(problem(&job.ident, &e));
-            return Ok(None);
+            return Ok(Ran::failed(problem(&job.ident, &e)));
         }
         Err(e) => return Err(e),
     };
@@ -236,25 +274,28 @@ fn run(
     out.parsed += 1;
     let line = append.finish(ended.resume, env.now_ms())?;
     out.commits += u64::from(line.is_some());
-    if let Some(damage) = ended.damage {
-        out.problems.push(Problem {
-            provider: job.ident.provider,
-            path: job.ident.path.clone(),
-            kind: ErrorKind::SourcesFailed,
-            message: format!(
-                "{damage}; the {} records that can be read are archived",
-                counts.0
-            ),
-        });
-    }
     // Said, and no failure: the bytes are safe. A harness of which nothing at all can be read is
     // an error of the check.
-    if job.line.len > 0 && counts.0 == 0 && counts.1 > 0 && job.from.is_none() {
+    if source.is_newest(&job.line)
+        && job.line.len > 0
+        && counts.0 == 0
+        && counts.1 > 0
+        && job.from.is_none()
+    {
         out.notes.push(Note {
             code: NoteCode::NothingParsed,
             provider: job.ident.provider,
             path: job.ident.path.clone(),
         });
     }
-    Ok(line)
+    let problem = ended.damage.map(|damage| Problem {
+        provider: job.ident.provider,
+        path: job.ident.path.clone(),
+        kind: ErrorKind::SourcesFailed,
+        message: format!(
+            "{damage}; the {} records that can be read are archived",
+            counts.0
+        ),
+    });
+    Ok(Ran { line, problem })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::Path;
 
 use crate::error::Result;
 use crate::ingest::parse::{self, Beginning, Container, SourceName};
@@ -24,14 +25,29 @@ pub(super) struct Job {
 
 /// A session source with a capture that was not read.
 pub(super) struct Pending {
-    at_ms: i64,
     pub(super) ident: SourceIdent,
-    pub(super) seq: u64,
-    pub(super) len: u64,
+    seq: u64,
+    is_log: bool,
+    /// What the archive read last, where this ledger does not hold it: then nothing goes on from it.
+    stale: Option<(u64, Digest)>,
 }
 
-/// Session sources whose newest capture was not read, in the order of capture: the order decides
-/// which of two diverging sources keeps a conversation's id.
+impl Pending {
+    /// Whether the capture is the newest of the source.
+    pub(super) fn is_newest(&self, line: &CaptureLine) -> bool {
+        line.seq == self.seq
+    }
+}
+
+/// One capture to read.
+pub(super) struct Turn {
+    /// Place of its source among those that are pending.
+    pub(super) source: usize,
+    pub(super) line: CaptureLine,
+    at_ms: i64,
+}
+
+/// Session sources whose newest capture was not read.
 pub(super) fn pending(
     mirror: &mut MirrorWriter<'_>,
     usages: &Usages,
@@ -40,102 +56,133 @@ pub(super) fn pending(
     let mut pending = Vec::new();
     mirror.for_each_head(&mut |head: Head| {
         let Head {
-            ident,
-            seq,
-            hash,
-            at_ms,
-            len,
-            ..
+            ident, seq, hash, ..
         } = head;
-        if usages.of(ident.provider, &ident.path) != Some(FileUse::Session) {
-            return Ok(());
-        }
-        if !is_read(ident.key, seq, hash) {
+        if usages.of(ident.provider, &ident.path) == Some(FileUse::Session)
+            && !is_read(ident.key, seq, hash)
+        {
             pending.push(Pending {
-                at_ms,
                 ident,
                 seq,
-                len,
+                is_log: true,
+                stale: None,
             });
         }
         Ok(())
     })?;
-    // A copy that the harness made earlier is read before what it was made from: of two versions
-    // of a record the later one stands.
-    let is_live = |p: &Pending| p.ident.path.extension().is_none_or(|e| e != "backup");
-    pending.sort_by(|a, b| {
-        (is_live(a), a.at_ms, &a.ident.path).cmp(&(is_live(b), b.at_ms, &b.ident.path))
-    });
     Ok(pending)
 }
 
-/// The captures of one source to read. One that the next capture merely extends is left to it.
-pub(super) fn jobs(
+/// Adds the captures of one source that were not read, oldest first.
+///
+/// One that the next capture merely extends is read, too: a record is found in the capture that
+/// brought it, however many of them are read in one run.
+pub(super) fn add_turns(
     mirror: &mut MirrorWriter<'_>,
     archive: &ArchiveWriter<'_>,
-    ident: &SourceIdent,
-    newest: u64,
-) -> Result<Vec<Job>> {
-    let cursor: Option<Cursor> = archive.cursor(ident.key)?;
+    source: usize,
+    pending: &mut Pending,
+    turns: &mut Vec<Turn>,
+) -> Result<()> {
+    let cursor: Option<Cursor> = archive.cursor(pending.ident.key)?;
     let mut lines: Vec<CaptureLine> = Vec::new();
-    mirror.captures(ident.key, &mut |line| {
-        if line.seq <= newest {
+    mirror.captures(pending.ident.key, &mut |line| {
+        if line.seq <= pending.seq {
             lines.push(line);
         }
         Ok(())
     })?;
-    // The capture that the cursor speaks of, if this ledger is still the one that holds it.
-    let read = cursor.as_ref().and_then(|c| {
-        lines
-            .iter()
-            .position(|l| (l.seq, l.hash) == (c.parsed_seq, c.hash))
-    });
-    let known = cursor.is_some();
     // Anything but a log is read anew as a whole: every version says what changed.
-    let is_log = match lines.last() {
-        Some(newest) if known || lines.len() > 1 => {
-            container_of(mirror, ident, newest)? == Container::Log
-        }
-        _ => true,
-    };
-    let mut before = read
-        .map(|at| lines.drain(..=at).next_back())
-        .unwrap_or_default();
-    let mut from = cursor.filter(|_| before.is_some()).map(|c| c.resume);
-    let mut jobs: Vec<Job> = Vec::new();
-    let mut lines = lines.into_iter().peekable();
-    while let Some(line) = lines.next() {
-        let extended = match lines.peek() {
-            Some(next) => is_log && extends(mirror, &line, next)?,
-            None => false,
-        };
-        if extended {
-            continue;
-        }
-        let goes_on = match &before {
-            Some(b) => is_log && extends(mirror, b, &line)?,
-            None => false,
-        };
-        jobs.push(Job {
-            ident: ident.clone(),
-            line: line.clone(),
-            // Only the first job can go on from the cursor; a later one follows a rewrite.
-            from: if goes_on { from.take() } else { None },
-            restart: !goes_on && (known || before.is_some()),
-        });
-        before = Some(line);
-        from = None;
+    if let Some(newest) = lines.last()
+        && (cursor.is_some() || lines.len() > 1)
+    {
+        pending.is_log = container_of(mirror, &pending.ident, newest)? == Container::Log;
     }
-    Ok(jobs)
+    // The capture that the cursor speaks of, if this ledger is still the one that holds it.
+    if let Some(cursor) = cursor {
+        let read = (cursor.parsed_seq, cursor.hash);
+        match lines.iter().position(|l| (l.seq, l.hash) == read) {
+            Some(at) => drop(lines.drain(..=at)),
+            None => pending.stale = Some(read),
+        }
+    }
+    // A clock that went back does not change the order of a ledger.
+    let mut newest = i64::MIN;
+    turns.extend(lines.into_iter().map(|line| {
+        newest = newest.max(line.at_ms);
+        Turn {
+            source,
+            at_ms: newest,
+            line,
+        }
+    }));
+    Ok(())
 }
 
-/// Whether `old`'s content is the beginning of `new`'s.
-fn extends(mirror: &mut MirrorWriter<'_>, old: &CaptureLine, new: &CaptureLine) -> Result<bool> {
-    if new.len < old.len {
+/// Puts the turns of all sources in the order of capture. It decides which of two diverging sources
+/// keeps a conversation's id and which of two versions stands, so an archive that is made anew is
+/// the one that was lost only where its captures are read in the order in which they came.
+pub(super) fn in_order(turns: &mut [Turn], pending: &[Pending]) {
+    let path = |t: &Turn| pending.get(t.source).map(|p| p.ident.path.as_path());
+    // A copy that the harness made earlier is read before what it was made from: of two versions
+    // of a record the later one stands.
+    let is_live = |t: &Turn| {
+        path(t)
+            .and_then(Path::extension)
+            .is_none_or(|e| e != "backup")
+    };
+    turns.sort_by(|a, b| {
+        (is_live(a), a.at_ms, path(a), a.line.seq).cmp(&(is_live(b), b.at_ms, path(b), b.line.seq))
+    });
+}
+
+/// How the capture of a turn is read, now that those before it were.
+pub(super) fn job(
+    mirror: &mut MirrorWriter<'_>,
+    archive: &ArchiveWriter<'_>,
+    pending: &Pending,
+    line: &CaptureLine,
+) -> Result<Job> {
+    let cursor = archive.cursor(pending.ident.key)?;
+    let known = cursor.is_some();
+    let mut from = None;
+    if let Some(cursor) = cursor
+        && pending.is_log
+        && pending.stale != Some((cursor.parsed_seq, cursor.hash))
+        && extends(mirror, cursor.len, cursor.hash, line)?
+    {
+        from = Some(cursor.resume);
+    }
+    Ok(Job {
+        ident: pending.ident.clone(),
+        line: line.clone(),
+        restart: known && from.is_none(),
+        from,
+    })
+}
+
+/// Whether a later capture of a log holds all that `line` does.
+pub(super) fn is_held_by(
+    mirror: &mut MirrorWriter<'_>,
+    pending: &Pending,
+    line: &CaptureLine,
+    later: &CaptureLine,
+) -> Result<bool> {
+    Ok(pending.is_log && extends(mirror, line.len, line.hash, later)?)
+}
+
+/// Whether the content of which length and digest are given is the beginning of `new`'s.
+fn extends(
+    mirror: &mut MirrorWriter<'_>,
+    len: u64,
+    hash: Digest,
+    new: &CaptureLine,
+) -> Result<bool> {
+    if new.len < len {
         return Ok(false);
     }
     let mut content = mirror.open_content(new.recipe, new.len)?;
-    begins_with(&mut content, old.len, old.hash).map_err(|e| unreadable(new, e))
+    begins_with(&mut content, len, hash).map_err(|e| unreadable(new, e))
 }
 
 /// How the source is read, by the beginning of a capture.

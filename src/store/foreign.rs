@@ -179,10 +179,19 @@ impl ForeignDb {
     /// Reads one row.
     ///
     /// # Errors
-    /// Only when no statement can be made for the table; damage of the row is a [`RowRead`].
+    /// `io` or `no-space`; damage of the row is a [`RowRead`].
     pub fn row(&self, table: &str, id: i64) -> Result<RowRead> {
         let sql = format!("SELECT * FROM {} WHERE _rowid_=?1", quoted(table));
-        let mut statement = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e))?;
+        let prepared = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e));
+        let mut statement = match prepared {
+            Ok(statement) => statement,
+            // A column may be computed by a function that only its program has. That is about this
+            // database, and no reason not to read the others.
+            Err(e) if e.kind() == ErrorKind::SourcesFailed => {
+                return Ok(RowRead::Damaged(e.message().to_owned()));
+            }
+            Err(e) => return Err(e),
+        };
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut run = || -> rusqlite::Result<RowRead> {
             let mut rows = statement.query([id])?;

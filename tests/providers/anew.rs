@@ -65,3 +65,112 @@ fn a_changed_record_is_a_version() {
         "Other words.",
     );
 }
+
+/// Takes the archive away and lets `index` make it again from the mirror.
+fn remade(s: &Sandbox) -> Vec<serde_json::Value> {
+    std::fs::remove_dir_all(s.data().join("generations")).unwrap();
+    for name in ["CURRENT", "coverage.jsonl"] {
+        std::fs::remove_file(s.data().join(name)).unwrap();
+    }
+    index(s);
+    exports(s)
+}
+
+fn exports(s: &Sandbox) -> Vec<serde_json::Value> {
+    let mut all: Vec<serde_json::Value> = s
+        .sessions()
+        .iter()
+        .map(|x| {
+            let id = x["id"].as_str().unwrap();
+            let out = s.run(&["export", id, "--format", "json"]).expect(0);
+            serde_json::json!([out.at("/session"), out.at("/messages")])
+        })
+        .collect();
+    all.sort_by_key(|x| x[0]["id"].as_str().unwrap().to_owned());
+    all
+}
+
+fn said_in(name: &str, text: &str) -> String {
+    format!(
+        r#"{{"id":"{name}","timestamp":"2026-01-01T00:00:00.000Z","type":"user","content":"{text}"}}"#
+    )
+}
+
+const HEAD: &str = r#""sessionId":"abcdefab-0000-4000-8000-000000000001","projectHash":"x""#;
+
+/// Indexes after each of these files was written.
+fn one_after_another(files: &[(&str, String)]) -> Sandbox {
+    let s = Sandbox::new();
+    for (path, content) in files {
+        s.put(&format!(".gemini/tmp/{path}"), content.as_bytes());
+        index(&s);
+        // Captures are ordered by their time, which is kept in milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(3));
+    }
+    s
+}
+
+#[test]
+fn an_archive_made_anew_keeps_the_ids_of_sessions_that_diverged() {
+    let log = |rest: &[&str]| {
+        let mut lines = vec![format!("{{{HEAD}}}"), said_in("m1", "begin")];
+        lines.extend(rest.iter().map(|text| said_in(text, text)));
+        lines.join("\n") + "\n"
+    };
+    let s = one_after_another(&[
+        ("a/chats/session-1-abcdefab.jsonl", log(&["left"])),
+        ("a/chats/session-2-abcdefab.jsonl", log(&["right"])),
+        // The one that keeps the id is captured last.
+        ("a/chats/session-1-abcdefab.jsonl", log(&["left", "on"])),
+    ]);
+    let before = exports(&s);
+    assert_eq!(before.len(), 2);
+    assert_eq!(remade(&s), before);
+}
+
+#[test]
+fn an_archive_made_anew_shows_the_version_that_came_last() {
+    let document = |texts: &[&str]| {
+        let all: Vec<String> = (0..)
+            .zip(texts)
+            .map(|(n, text)| said_in(&format!("m{n}"), text))
+            .collect();
+        format!("{{{HEAD},\"messages\":[{}]}}", all.join(","))
+    };
+    let s = one_after_another(&[
+        ("a/chats/session-1-abcdefab.json", document(&["one"])),
+        ("b/chats/session-1-abcdefab.json", document(&["two", "x"])),
+        ("a/chats/session-1-abcdefab.json", document(&["three"])),
+        ("b/chats/session-1-abcdefab.json", document(&["four", "x"])),
+        ("a/chats/session-1-abcdefab.json", document(&["three", "y"])),
+    ]);
+    let before = exports(&s);
+    assert_eq!(remade(&s), before);
+}
+
+#[test]
+fn an_archive_made_anew_finds_records_in_the_captures_that_brought_them() {
+    let s = Sandbox::new();
+    let path = ".claude/projects/-p/s-1.jsonl";
+    let mut log = String::new();
+    for n in 1..5 {
+        log += &format!(
+            r#"{{"type":"user","sessionId":"s-1","uuid":"u{n}","message":{{"role":"user","content":"{n}"}}}}"#
+        );
+        log.push('\n');
+        // Cut within a record, as it is found when its harness is writing.
+        s.put(path, &log.as_bytes()[..log.len() - 9]);
+        index(&s);
+    }
+    s.put(path, log.as_bytes());
+    index(&s);
+    let before = exports(&s);
+    let seqs: Vec<&serde_json::Value> = before[0][1]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| &m["locator"]["seq"])
+        .collect();
+    assert_eq!(seqs, [2, 3, 4, 5]);
+    assert_eq!(remade(&s), before);
+}

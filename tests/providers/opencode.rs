@@ -179,3 +179,30 @@ fn what_is_in_the_way_of_the_copy_costs_no_session() {
         assert_eq!(natives(&s).len(), 2, "{what}");
     }
 }
+
+#[test]
+fn a_table_that_can_not_be_asked_costs_itself_alone() {
+    let s = Sandbox::new();
+    // A column that is computed by a function which only the harness's own program has.
+    std::fs::create_dir_all(s.home().join(ROOT)).unwrap();
+    let conn = rusqlite::Connection::open(s.home().join(ROOT).join("opencode.db")).unwrap();
+    conn.execute_batch(
+        "CREATE TABLE session(id TEXT PRIMARY KEY, title TEXT, time_created INTEGER);
+         CREATE TABLE todo(session_id TEXT, position INTEGER, content TEXT, own TEXT);
+         INSERT INTO session VALUES('ses_1', 'a title', 1700000000000);
+         INSERT INTO todo VALUES('ses_1', 1, 'do', 'x');
+         PRAGMA writable_schema=ON;
+         UPDATE sqlite_schema SET sql='CREATE TABLE todo(session_id TEXT, position INTEGER, '
+           ||'content TEXT, own TEXT, g TEXT AS (own_function(content)))' WHERE name='todo';",
+    )
+    .unwrap();
+    drop(conn);
+    let line =
+        r#"{"type":"user","sessionId":"s-1","uuid":"u","message":{"role":"user","content":"hi"}}"#;
+    s.put(".claude/projects/-p/s-1.jsonl", line.as_bytes());
+    let ran = s.run(&["index", "--json"]).expect(8);
+    assert_eq!(ran.json["failures"].as_array().unwrap().len(), 1);
+    // Everything else is read.
+    assert_eq!(natives(&s), ["s-1", "ses_1"]);
+    assert_eq!(said(&s, "s-1"), ["user/text: hi"]);
+}
