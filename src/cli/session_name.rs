@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::sanitise::{fit, visible};
+use super::page::MAX_COLUMNS;
+use super::sanitise::{columns, fit, visible};
 use crate::env::Env;
 use crate::error::{Candidate, Error, ErrorKind, Result};
 use crate::model::conversation::Conversation;
@@ -17,6 +18,8 @@ use crate::store::archive::{ArchiveReader, Named, PREFIX_MIN};
 const MAX_LINES: usize = 10;
 /// Characters of an id in a list: enough to name it, and the line fits with the harness's own id.
 const SHOWN_ID: usize = 12;
+/// Columns below which a title says nothing.
+const SHORTEST_TITLE: usize = 8;
 
 /// The session that `name` names: by an id of ours or of the harness, by the beginning of one, or
 /// by the path of a source file.
@@ -93,16 +96,20 @@ pub fn lines(candidates: &[Candidate], total: Option<&str>) -> String {
     let mut out = String::new();
     for c in candidates.iter().take(MAX_LINES) {
         let day = c.ended_at.as_deref().and_then(|t| t.get(..10));
-        out.push_str(&format!(
+        let mut line = format!(
             "  {}  {:<10}  {:<8}  {}",
             visible(c.id.get(..SHOWN_ID).unwrap_or(&c.id)),
             day.unwrap_or("-"),
             visible(&c.provider),
             visible(&c.native_id),
-        ));
-        if let Some(title) = &c.title {
-            out.push_str(&format!("  {}", fit(&visible(title), 40)));
+        );
+        let room = MAX_COLUMNS.saturating_sub(columns(&line) + 2);
+        if let Some(title) = &c.title
+            && room >= SHORTEST_TITLE
+        {
+            line.push_str(&format!("  {}", fit(&visible(title), room)));
         }
+        out.push_str(&line);
         out.push('\n');
     }
     let shown = candidates.len().min(MAX_LINES);

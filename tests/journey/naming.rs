@@ -183,7 +183,12 @@ fn what_several_sessions_may_be_called_is_listed_and_none_is_picked() {
         assert_eq!(plain.status.code(), Some(2));
         let id = listed[0]["id"].as_str().unwrap();
         let native = listed[0]["native_id"].as_str().unwrap();
-        assert!(text.contains(id) && text.contains(native), "{text}");
+        assert!(text.contains(&id[..12]) && text.contains(native), "{text}");
+        assert!(text.contains("title "), "{text}");
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        // What is shown of an id names it.
+        let shown = show(&sandbox, &id[..12]).expect(0);
+        assert_eq!(shown.text("/session/id"), id);
         assert!(
             text.contains("25 sessions") && text.contains("(15 more)"),
             "{text}"
