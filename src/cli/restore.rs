@@ -55,6 +55,15 @@ pub(super) fn run(ctx: &Context, args: &SessionsRestoreArgs) -> Result<Report<Re
             target(&ctx.env, &session, &parts.root)?,
         ),
     };
+    if kind != RestoreTarget::Folder
+        && let Some(own) = parts.list.first()
+        && let Some(why) = harness(session.provider).spoils(&folder, &own.rel)
+    {
+        return Err(Error::new(ErrorKind::UnsafeTarget, why).with_hint(format!(
+            "Put it into a folder of your own: cass sessions restore {} --to DIR",
+            session.id
+        )));
+    }
     let back = PutBack::below(&folder)?;
     let mut states = look(ctx, &back, &parts, kind)?;
     if kind == RestoreTarget::Plan {

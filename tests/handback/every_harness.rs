@@ -663,6 +663,28 @@ fn sessions_in_databases_are_refused_with_the_reason() {
     }
 }
 
+/// One file of the other kind makes DSH refuse every session it has.
+#[test]
+fn a_session_that_would_spoil_the_others_stays_out() {
+    let case = CASES.iter().find(|c| c.of.0 == "dsh").unwrap();
+    let s = Sandbox::new();
+    let files = case.lay(&s);
+    s.run(&["index"]).expect(0);
+    let id = &id_of(&s, "dsh", "s-1");
+    for path in files.keys() {
+        std::fs::remove_file(path).unwrap();
+    }
+    s.put(".dsh/sessions/--w--/s-2/session.v1.jsonl.zstd", b"packed");
+    let run = s
+        .run(&["sessions", "restore", id, "--into-harness"])
+        .expect(2);
+    assert_eq!(run.text("/err/kind"), "unsafe-target");
+    assert!(files.keys().all(|path| !path.exists()));
+    let to = s.path().join("to");
+    s.run(&["sessions", "restore", id, "--to", to.to_str().unwrap()])
+        .expect(0);
+}
+
 /// SQLite plays a log into whatever database lies beside it.
 #[test]
 fn a_database_beside_a_session_comes_back_whole_or_not_at_all() {

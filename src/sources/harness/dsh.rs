@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use walkdir::WalkDir;
+
 use super::{Area, Harness, Home, area, below_home, parts};
 use crate::env::Env;
 use crate::sources::usage::FileUse;
@@ -29,8 +31,25 @@ impl Harness for Dsh {
     fn goes_with(&self, rel: &Path, own: &Path) -> bool {
         // Older generations stay beside the newest. Both encodings in one root make the harness
         // refuse all of it.
-        let packed = |path: &Path| path.extension().is_some_and(|e| e == "zstd");
         rel.parent() == own.parent() && parts(own).len() == 4 && packed(rel) == packed(own)
+    }
+
+    fn spoils(&self, root: &Path, own: &Path) -> Option<&'static str> {
+        if parts(own).len() != 4 {
+            return Some(
+                "DSH refuses all sessions of a folder that holds one of the retired layout",
+            );
+        }
+        WalkDir::new(root.join("sessions"))
+            .min_depth(3)
+            .max_depth(3)
+            .into_iter()
+            .filter_map(Result::ok)
+            .filter(|e| generation(e.file_name().as_encoded_bytes()).is_some())
+            .any(|e| packed(e.path()) != packed(own))
+            .then_some(
+                "DSH refuses all sessions of a folder in which some are packed and some are not",
+            )
     }
 
     fn rank(&self, rel: &Path) -> u64 {
@@ -50,6 +69,10 @@ impl Harness for Dsh {
             _ => None,
         }
     }
+}
+
+fn packed(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "zstd")
 }
 
 /// The generation that the name of a log says; `None` for every other file: locks, and first

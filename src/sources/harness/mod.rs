@@ -127,6 +127,11 @@ pub trait Harness: Sync {
         false
     }
 
+    /// Why the harness would refuse its other sessions below `root` if the file `own` came there.
+    fn spoils(&self, _root: &Path, _own: &Path) -> Option<&'static str> {
+        None
+    }
+
     /// Of several files that hold one session the harness opens that of the highest rank.
     fn rank(&self, _rel: &Path) -> u64 {
         0
