@@ -125,6 +125,15 @@ pub fn walk(root: &ProviderRoot, config: &Config, met: &mut dyn FnMut(Met)) -> R
         // Links are followed after everything that is really there, so that a link into the tree
         // never takes the place of the folder itself.
         for link in linked {
+            // A link to a folder that holds the root itself leads everywhere but to a project.
+            if let (Ok(wide), Ok(real)) = (
+                std::fs::canonicalize(&link),
+                std::fs::canonicalize(&root.path),
+            ) && real.starts_with(&wide)
+            {
+                odd(met, &link, Oddity::LinkLoop, None);
+                continue;
+            }
             if std::fs::canonicalize(&link).is_ok_and(|real| config.excludes(&real)) {
                 odd(met, &link, Oddity::Excluded, None);
                 continue;

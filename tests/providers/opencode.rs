@@ -206,3 +206,59 @@ fn a_table_that_can_not_be_asked_costs_itself_alone() {
     assert_eq!(natives(&s), ["s-1", "ses_1"]);
     assert_eq!(said(&s, "s-1"), ["user/text: hi"]);
 }
+
+#[test]
+fn what_is_taken_back_stands_again() {
+    let s = Sandbox::new();
+    let say = |text: &str| {
+        let path = s.home().join(ROOT).join("opencode.db");
+        let conn = rusqlite::Connection::open(path).unwrap();
+        conn.execute(
+            "UPDATE part SET data=json_set(data,'$.text',?1) WHERE id=(SELECT id FROM part \
+             WHERE json_extract(data,'$.type')='text' ORDER BY id LIMIT 1)",
+            [text],
+        )
+        .unwrap();
+    };
+    lay(&s, DB, &format!("{ROOT}/opencode.db"));
+    let mut before = 0;
+    for text in [
+        "the first",
+        "the second",
+        "the first",
+        "the second",
+        "the first",
+    ] {
+        say(text);
+        index(&s);
+        settled(&s);
+        let all: Vec<String> = natives(&s).iter().flat_map(|n| said(&s, n)).collect();
+        let stands: Vec<&String> = all.iter().filter(|t| t.contains(": the ")).collect();
+        assert!(
+            stands.iter().any(|t| t.ends_with(text)),
+            "{text}: {stands:?}"
+        );
+        let others = ["the first", "the second"].iter().filter(|o| **o != text);
+        for other in others {
+            assert!(
+                !stands.iter().any(|t| t.ends_with(*other)),
+                "{other} after {text}"
+            );
+        }
+        assert!(before == 0 || before == all.len(), "{text}");
+        before = all.len();
+    }
+    // Nothing more comes of reading the same again.
+    let db = s.home().join(ROOT).join("opencode.db");
+    let conn = rusqlite::Connection::open(db).unwrap();
+    conn.execute_batch("CREATE TABLE unrelated(x); DROP TABLE unrelated; VACUUM;")
+        .unwrap();
+    drop(conn);
+    let again = s.run(&["index", "--json"]).expect(0);
+    assert_eq!(
+        again.number("/archived/messages"),
+        0,
+        "{}",
+        again.stdout
+    );
+}

@@ -67,8 +67,14 @@ impl SourceAppend<'_, '_> {
                     && self.kind == SourceKind::Store
                     && self.holds_key(found, record, occurrence)?
                 {
-                    self.unchanged(found, record, original);
-                    return Ok(());
+                    let Some(newest) = self.taken_back(found, record, original)? else {
+                        self.unchanged(found, record, original);
+                        return Ok(());
+                    };
+                    // What stood there once stands there again: one more occurrence of it.
+                    self.end_run();
+                    let again = self.most_occurrences(found, &record.hash)? + 1;
+                    return self.put_record(found, record, again, Place::Version(newest));
                 }
                 self.end_run();
                 return self.put_record(found, record, occurrence, place);
@@ -81,6 +87,39 @@ impl SourceAppend<'_, '_> {
             }
             at = self.branch(at, record)?;
         }
+    }
+
+    /// The newest version of a record whose bytes are those of an older one, when a later capture
+    /// brought it. Two versions that one capture brought stand side by side in the source.
+    fn taken_back(
+        &self,
+        at: usize,
+        record: &ParsedRecord,
+        original: i64,
+    ) -> rusqlite::Result<Option<i64>> {
+        let Some(native) = &record.native_id else {
+            return Ok(None);
+        };
+        let Some(newest) = self.find_native(at, native)?.filter(|id| *id != original) else {
+            return Ok(None);
+        };
+        let other = self
+            .conn
+            .prepare_cached(
+                "SELECT n.hash<>?3 AND n.seq<>o.seq AND n.source=o.source FROM records n \
+                 JOIN records o ON o.id=?2 WHERE n.id=?1",
+            )?
+            .query_row((newest, original, record.hash.0), |r| r.get(0))?;
+        Ok(Some(newest).filter(|_| other))
+    }
+
+    /// How many occurrences of a hash the conversation holds.
+    fn most_occurrences(&self, at: usize, hash: &Digest) -> rusqlite::Result<u64> {
+        self.conn
+            .prepare_cached(
+                "SELECT coalesce(max(occurrence),0) FROM records WHERE conversation=?1 AND hash=?2",
+            )?
+            .query_row((self.open[at].row.id, hash.0), |r| get_u64(r, 0))
     }
 
     /// Records that only carry facts about a session, and records of a session that this file is
