@@ -255,10 +255,5 @@ fn what_is_taken_back_stands_again() {
         .unwrap();
     drop(conn);
     let again = s.run(&["index", "--json"]).expect(0);
-    assert_eq!(
-        again.number("/archived/messages"),
-        0,
-        "{}",
-        again.stdout
-    );
+    assert_eq!(again.number("/archived/messages"), 0, "{}", again.stdout);
 }
