@@ -151,3 +151,55 @@ fn a_home_with_every_harness_is_indexed_and_accounted_for() {
     let document = s.run(&["doctor", "check", "--json"]).expect(0).stdout;
     assert!(document.len() <= 6 * 1024, "{} bytes", document.len());
 }
+
+/// The first words of the first long enough text of a session, as a phrase, and the session's id.
+fn phrase(s: &Sandbox, sessions: &[&serde_json::Value]) -> Option<(String, String)> {
+    for session in sessions {
+        let id = session["id"].as_str().unwrap();
+        for message in s.messages(id) {
+            let text = message["text"].as_str().unwrap();
+            let words: Vec<&str> = text
+                .split(|c: char| !c.is_ascii_alphanumeric())
+                .filter(|w| !w.is_empty())
+                .take(5)
+                .collect();
+            // Where nothing but spaces stands between them, the words are a phrase as they are.
+            if words.len() == 5 && text.trim_start().starts_with(&words.join(" ")) {
+                return Some((words.join(" "), id.to_owned()));
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn what_was_said_to_every_harness_is_found() {
+    let s = everyone();
+    index(&s);
+    let all = s.sessions();
+    let providers: BTreeSet<&str> = all
+        .iter()
+        .map(|x| x["provider"].as_str().unwrap())
+        .collect();
+    let mut found = 0;
+    for provider in providers {
+        let of: Vec<&serde_json::Value> =
+            all.iter().filter(|x| x["provider"] == provider).collect();
+        let Some((phrase, id)) = phrase(&s, &of) else {
+            continue;
+        };
+        let query = format!("\"{phrase}\"");
+        let ran = s
+            .run(&[
+                "search", &query, "--agent", provider, "--limit", "1000", "--json",
+            ])
+            .expect(0);
+        let hits = ran.at("/hits").as_array().unwrap();
+        assert!(
+            hits.iter().any(|h| h["session_id"] == id.as_str()),
+            "{provider}: {phrase}"
+        );
+        found += 1;
+    }
+    assert!(found >= 14, "{found}");
+}
