@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::{blocks, json_text, message};
+use super::{json_text, message, say};
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::payload;
 use crate::model::record::{Message, MessageKind, Role};
@@ -97,18 +97,6 @@ pub(super) fn content(raw: Option<&RawValue>, role: Role, out: &mut Vec<Message>
             Element::Other => {}
         }
     }
-}
-
-fn say(text: &str, role: Role, out: &mut Vec<Message>) {
-    if text.is_empty() {
-        return;
-    }
-    let role = match role {
-        Role::User => blocks::speaker(text).0,
-        role => role,
-    };
-    let text = payload::described_in(std::borrow::Cow::Borrowed(text));
-    out.push(message(role, MessageKind::Text, text));
 }
 
 /// One part of a content.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use super::{Reading, TableReader, Visit, blocks, epoch, json_text, known, message, push_text};
+use super::{Reading, TableReader, Visit, blocks, epoch, known, message, push_text, text_of};
 use crate::error::Result;
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::payload;
@@ -227,14 +227,6 @@ fn part(part: &Part<'_>, role: Role, out: &mut Vec<Message>) -> bool {
         _ => return false,
     }
     true
-}
-
-fn text_of(raw: Option<&RawValue>) -> String {
-    match (json::text(raw), raw) {
-        (Some(text), _) => payload::described_in(text),
-        (None, Some(raw)) => json_text(raw),
-        (None, None) => String::new(),
-    }
 }
 
 #[cfg(test)]

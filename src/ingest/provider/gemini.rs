@@ -9,8 +9,8 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use super::{
-    DocumentReader, LogReader, Members, RawRecord, Reading, blocks, json_text, known, message,
-    push_text, stem,
+    DocumentReader, LogReader, Members, RawRecord, Reading, json_text, known, message, push_text,
+    say, stem,
 };
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::line::Line;
@@ -221,18 +221,6 @@ pub(super) fn parts(content: Option<&RawValue>, role: Role, out: &mut Vec<Messag
             Element::Other => {}
         }
     }
-}
-
-fn say(text: &str, role: Role, out: &mut Vec<Message>) {
-    if text.is_empty() {
-        return;
-    }
-    let role = match role {
-        Role::User => blocks::speaker(text).0,
-        role => role,
-    };
-    let text = payload::described_in(std::borrow::Cow::Borrowed(text));
-    out.push(message(role, MessageKind::Text, text));
 }
 
 fn part(part: &Part<'_>, role: Role, out: &mut Vec<Message>) {

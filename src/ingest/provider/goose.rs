@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
-    LogReader, RawRecord, Reading, Start, TableReader, Visit, blocks, epoch, json_text, known,
-    message, push_text, stem,
+    LogReader, RawRecord, Reading, Start, TableReader, Visit, blocks, epoch, known, message,
+    push_text, stem, text_of,
 };
 use crate::error::Result;
 use crate::ingest::parse::json::{self, Element, raw_object};
@@ -388,14 +388,6 @@ fn result(block: &Block<'_>) -> Message {
         call_id: json::owned(block.id),
         is_error: failed,
         ..message(Role::Tool, MessageKind::ToolResult, texts.join("\n"))
-    }
-}
-
-fn text_of(raw: Option<&RawValue>) -> String {
-    match (json::text(raw), raw) {
-        (Some(text), _) => payload::described_in(text),
-        (None, Some(raw)) => json_text(raw),
-        (None, None) => String::new(),
     }
 }
 

@@ -389,6 +389,28 @@ fn push_text(out: &mut Vec<Message>, role: Role, kind: MessageKind, raw: Option<
     }
 }
 
+/// Adds a text that `role` says; what a harness put into the person's mouth is not theirs.
+fn say(text: &str, role: Role, out: &mut Vec<Message>) {
+    if text.is_empty() {
+        return;
+    }
+    let role = match role {
+        Role::User => blocks::speaker(text).0,
+        role => role,
+    };
+    let text = payload::described_in(std::borrow::Cow::Borrowed(text));
+    out.push(message(role, MessageKind::Text, text));
+}
+
+/// The text in `raw`; anything else as JSON, without payloads.
+fn text_of(raw: Option<&RawValue>) -> String {
+    match (json::text(raw), raw) {
+        (Some(text), _) => payload::described_in(text),
+        (None, Some(raw)) => json_text(raw),
+        (None, None) => String::new(),
+    }
+}
+
 /// The disposition of a record of a known type.
 fn known(messages: Vec<Message>) -> Disposition {
     if messages.is_empty() {
