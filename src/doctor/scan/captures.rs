@@ -20,6 +20,8 @@ const BLOCK: usize = 256 << 10;
 /// what was promised.
 pub(super) struct Captures<'a> {
     mirror: &'a MirrorReader<'a>,
+    /// Opened when a capture was promised after `mirror` was.
+    newer: Option<MirrorReader<'a>>,
     deep: bool,
     interrupt: &'a Interrupt,
     known: HashMap<(SourceKey, u64), Option<Digest>>,
@@ -33,6 +35,7 @@ impl<'a> Captures<'a> {
     pub(super) fn new(mirror: &'a MirrorReader<'a>, deep: bool, interrupt: &'a Interrupt) -> Self {
         Captures {
             mirror,
+            newer: None,
             deep,
             interrupt,
             known: HashMap::new(),
@@ -83,22 +86,47 @@ impl<'a> Captures<'a> {
         Ok(found.is_some_and(|content| hash.is_none_or(|hash| hash == content)))
     }
 
-    fn look(&self, key: SourceKey, seq: u64) -> Result<Option<Digest>> {
-        let Some(line) = self.mirror.capture(key, seq)? else {
+    fn look(&mut self, key: SourceKey, seq: u64) -> Result<Option<Digest>> {
+        loop {
+            let mirror = self.newer.as_ref().unwrap_or(self.mirror);
+            let found = self.look_in(mirror, key, seq)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            match mirror.newer()? {
+                Some(newer) => self.newer = Some(newer),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn look_in(
+        &self,
+        mirror: &MirrorReader<'_>,
+        key: SourceKey,
+        seq: u64,
+    ) -> Result<Option<Digest>> {
+        let Some(line) = mirror.capture(key, seq)? else {
             return Ok(None);
         };
         let contents = std::iter::once((line.recipe, line.len, line.hash))
             .chain(line.group.iter().map(|m| (m.recipe, m.len, m.hash)));
         for (recipe, len, hash) in contents {
-            if !self.content(recipe, len, hash)? {
+            if !self.content(mirror, recipe, len, hash)? {
                 return Ok(None);
             }
         }
         Ok(Some(line.hash))
     }
 
-    fn content(&self, recipe: Digest, len: u64, hash: Digest) -> Result<bool> {
-        let mut content = match self.mirror.open_content(recipe, len) {
+    fn content(
+        &self,
+        mirror: &MirrorReader<'_>,
+        recipe: Digest,
+        len: u64,
+        hash: Digest,
+    ) -> Result<bool> {
+        let mut content = match mirror.open_content(recipe, len) {
             Ok(content) => content,
             Err(e) if is_damage(&e) => return Ok(false),
             Err(e) => return Err(e),

@@ -295,6 +295,19 @@ impl<'r> MirrorReader<'r> {
         Ok(self.ledger_row(key)?.map(|row| row.head))
     }
 
+    /// A reader of what was written since this one was opened; `None` when the packs are as they
+    /// were. Ledgers are read as they are now, so beside a writer one may promise what only a newer
+    /// reader finds.
+    ///
+    /// # Errors
+    /// As [`MirrorReader::open`].
+    pub fn newer(&self) -> Result<Option<Self>> {
+        if survey::packs(self.root, &mut |_| {})? == self.lens {
+            return Ok(None);
+        }
+        MirrorReader::open(self.root)
+    }
+
     /// The sources captured from `path`.
     ///
     /// # Errors
