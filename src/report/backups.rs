@@ -265,7 +265,7 @@ pub fn backups_list_report(
         .map(|e| backup_entry(e, commands, site))
         .collect();
     let usable = all.iter().find(|e| e.state == BackupState::Unverified);
-    let (verify_command, restore_rehearsal_command) = usable.map_or((None, None), |e| commands(e));
+    let (verify_command, restore_rehearsal_command) = usable.map_or((None, None), commands);
     let truncated = backups.len() < all.len();
     let detail_argv = truncated.then(|| {
         let mut argv = Next::BackupsList.argv();

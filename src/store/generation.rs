@@ -155,6 +155,7 @@ pub struct Generation {
 
 /// What a data directory holds, as far as one look at `CURRENT` tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // one is made a command, and it is never stored
 pub enum Live {
     /// No archive was ever made here. `mirror` tells whether captures were.
     Never {

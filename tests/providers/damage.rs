@@ -351,7 +351,10 @@ fn held(s: &Sandbox) -> BTreeMap<PathBuf, Held> {
 }
 
 /// Every harness's file, as `make` has it; what the index said.
-fn laid(make: &dyn Fn(Kind, &[u8]) -> Option<Vec<u8>>) -> (Sandbox, i32, String) {
+/// Makes the damaged content of a container, where the damage can be in one of its kind.
+type Make<'m> = &'m dyn Fn(Kind, &[u8]) -> Option<Vec<u8>>;
+
+fn laid(make: Make<'_>) -> (Sandbox, i32, String) {
     let s = Sandbox::in_memory();
     for (kind, to, from) in FILES {
         if let Some(bytes) = make(*kind, &content(from)) {

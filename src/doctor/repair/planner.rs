@@ -96,13 +96,14 @@ impl Planner for RepairPlanner {
                 asset: DerivedAsset::MirrorIndex,
             });
         }
-        if matches!(found.remedy, Remedy::None) && survey.is_sound() {
-            if let Some(state) = lexical_damage(root, watch.interrupt)? {
-                known.derived.push(format!("the lexical index is {state}"));
-                body.actions.push(Action::RebuildDerived {
-                    asset: DerivedAsset::LexicalIndex,
-                });
-            }
+        if matches!(found.remedy, Remedy::None)
+            && survey.is_sound()
+            && let Some(state) = lexical_damage(root, watch.interrupt)?
+        {
+            known.derived.push(format!("the lexical index is {state}"));
+            body.actions.push(Action::RebuildDerived {
+                asset: DerivedAsset::LexicalIndex,
+            });
         }
         if found.remedy != Remedy::Nothing && survey.soundness != Soundness::Never {
             body.actions.extend(leftovers::orphans(root, &kept, watch)?);

@@ -221,7 +221,7 @@ fn a_page_of_noise_costs_the_rows_that_lie_in_it_and_no_others() {
             .collect()
     };
     let all = lab.list();
-    let keys: BTreeSet<(String, Digest, u64)> = rescue(&lab, |r| keys(r));
+    let keys: BTreeSet<(String, Digest, u64)> = rescue(&lab, keys);
     let schema: Vec<usize> = crate::store::archive::schema::fresh_pages()
         .unwrap()
         .schema
