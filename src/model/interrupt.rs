@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -43,6 +44,7 @@ impl Signal {
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     flag: Arc<AtomicUsize>,
+    deadline: Option<Instant>,
 }
 
 impl Interrupt {
@@ -58,6 +60,15 @@ impl Interrupt {
         Arc::clone(&self.flag)
     }
 
+    /// The same request, which also asks for an end at `deadline`.
+    #[must_use]
+    pub fn until(&self, deadline: Option<Instant>) -> Interrupt {
+        Interrupt {
+            flag: self.flag(),
+            deadline,
+        }
+    }
+
     /// The signal that came, if any.
     #[must_use]
     pub fn pending(&self) -> Option<Signal> {
@@ -71,11 +82,16 @@ impl Interrupt {
     /// Goes on, or ends with the signal's error.
     ///
     /// # Errors
-    /// `interrupted` or `terminated` when a signal came.
+    /// `interrupted` or `terminated` when a signal came; `budget-exhausted` behind the deadline.
     pub fn check(&self) -> Result<()> {
         match self.pending() {
-            None => Ok(()),
             Some(signal) => Err(signal.error()),
+            None if self.deadline.is_some_and(|d| Instant::now() >= d) => Err(Error::new(
+                ErrorKind::BudgetExhausted,
+                "the time budget ran out before everything was looked at",
+            )
+            .with_hint("Run it again with a larger --budget-ms, or without one.")),
+            None => Ok(()),
         }
     }
 
