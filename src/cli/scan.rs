@@ -9,7 +9,7 @@ use super::page::{Mark, Page, count, size};
 use crate::doctor::scan::{ScanRequest, StateFilter, scan};
 use crate::error::Result;
 use crate::model::finding::Severity;
-use crate::model::verdict::SourceState;
+use crate::model::verdict::{AuthorityLevel, SourceState};
 use crate::report::check::{DetailLevel, FailOnLevel};
 use crate::report::envelope::{Report, Status};
 use crate::report::scan::ScanBody;
@@ -175,7 +175,11 @@ impl Human for ScanBody {
         let a = &b.source_authority;
         page.fact(&format!(
             "believed  {}",
-            a.selected_authority.as_deref().unwrap_or("nothing")
+            match (&a.selected_authority, a.authority_level) {
+                (Some(taken), _) => taken,
+                (None, AuthorityLevel::Unknown) => "not known",
+                (None, _) => "nothing",
+            }
         ));
         for candidate in a.rejected_authorities.iter().take(2) {
             page.fact(&format!(

@@ -27,6 +27,14 @@ fn no_time_gives_a_document_that_claims_nothing() {
     assert_eq!(ran.text("/status"), "unknown");
     assert_eq!(ran.text("/source_authority/authority_level"), "unknown");
     assert_eq!(ran.text("/coverage_summary/confidence_tier"), "partial");
+    let candidates = ran.at("/source_authority/candidates").as_array().unwrap();
+    assert!(candidates.iter().all(|c| c["verdict"] == "rejected"));
+    let why = ran.at("/source_authority/rejected_authorities").as_array();
+    for c in why.unwrap() {
+        let whole = ["archive", "mirror", "salvage", "live-source"]
+            .contains(&c["authority"].as_str().unwrap());
+        assert!(!whole || c["reason"] == "not looked at to its end", "{c}");
+    }
 }
 
 #[test]
