@@ -179,6 +179,9 @@ pub struct BackupsVerifyArgs {
 /// `doctor archive-scan`
 #[derive(Debug, Clone, Args)]
 pub struct ScanArgs {
+    /// Milliseconds after which it ends with what it has [default: none]
+    #[arg(long, value_name = "N")]
+    pub budget_ms: Option<u64>,
     /// This harness alone
     #[arg(long, value_name = "P", value_parser = provider())]
     pub agent: Option<Provider>,

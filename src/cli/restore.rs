@@ -15,16 +15,22 @@ use super::{place, session_name};
 use crate::disk::PutBack;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit::ExitCodeKind;
+use crate::model::conversation::Conversation;
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
 use crate::model::next::{Next, NextId};
 use crate::model::path::PathText;
 use crate::report::envelope::{OperationOutcome, OutcomeKind, Report, Status};
 use crate::report::export::MAX_FILES;
-use crate::report::restore::{RestoreBody, RestoreState, RestoreTarget, RestoredFile, Resume};
+use crate::report::restore::{
+    FollowedLink, PrunedAgain, RestoreBody, RestoreState, RestoreTarget, RestoredFile, Resume,
+};
 use crate::report::time::rfc3339;
 use crate::sources::harness::harness;
+use crate::sources::roots::real;
 use crate::store::mirror::MirrorReader;
+
+const DAY_MS: i64 = 86_400_000;
 
 pub(super) fn run(ctx: &Context, args: &SessionsRestoreArgs) -> Result<Report<RestoreBody>> {
     let root = place::with_archive(&ctx.env)?;
@@ -64,8 +70,16 @@ pub(super) fn run(ctx: &Context, args: &SessionsRestoreArgs) -> Result<Report<Re
             session.id
         )));
     }
-    let back = PutBack::below(&folder)?;
+    let mut back = PutBack::below(&folder)?;
+    if kind != RestoreTarget::Folder {
+        // The same links that capture follows.
+        let areas = harness(session.provider).areas().iter();
+        back = back.with_links_below(areas.filter(|a| a.linked_projects).map(|a| a.rel));
+    }
     let mut states = look(ctx, &back, &parts, kind)?;
+    let links = links(ctx, &folder, &back)?;
+    // One that comes up from here on was not looked at.
+    let back = back.with_links_below([]);
     if kind == RestoreTarget::Plan {
         drop(back);
     } else {
@@ -84,6 +98,7 @@ pub(super) fn run(ctx: &Context, args: &SessionsRestoreArgs) -> Result<Report<Re
         provider: session.provider,
         target: kind,
         root: PathText::new(&folder),
+        links,
         files: files(&folder, &parts, &states),
         files_total: total(parts.list.len()),
         written: total(
@@ -93,6 +108,9 @@ pub(super) fn run(ctx: &Context, args: &SessionsRestoreArgs) -> Result<Report<Re
                 .count(),
         ),
         bytes_total: parts.list.iter().map(|p| p.len).sum(),
+        pruned_again: (kind != RestoreTarget::Folder)
+            .then(|| pruned_again(ctx, &session, &folder))
+            .flatten(),
         resume,
     };
     Ok(report(ctx, args, body, &states))
@@ -148,6 +166,39 @@ fn look(
     }
     whole_databases(back, parts, &mut states)?;
     Ok(states)
+}
+
+/// Whether the session is too old for its harness, which judges by what the session says.
+fn pruned_again(ctx: &Context, session: &Conversation, folder: &Path) -> Option<PrunedAgain> {
+    let of = harness(session.provider);
+    let setting = of.prunes_by_content()?.to_owned();
+    let retention_days = of.retention(folder).days?;
+    let age_ms = ctx.env.now_ms().saturating_sub(session.ended_ms?);
+    let days = u64::try_from(age_ms / DAY_MS).unwrap_or(0);
+    (days >= retention_days).then_some(PrunedAgain {
+        retention_days,
+        setting,
+    })
+}
+
+/// The links on the way that were followed. One that leads into our own folder is none.
+fn links(ctx: &Context, folder: &Path, back: &PutBack) -> Result<Vec<FollowedLink>> {
+    let mut list = Vec::new();
+    for rel in back.followed() {
+        let link = folder.join(rel);
+        let leads_to = real(&link);
+        if leads_to.starts_with(real(ctx.env.data_dir())) {
+            return Err(Error::new(
+                ErrorKind::UnsafeTarget,
+                format!("{} leads into the data directory", link.display()),
+            ));
+        }
+        list.push(FollowedLink {
+            link: PathText::new(&link),
+            leads_to: PathText::new(&leads_to),
+        });
+    }
+    Ok(list)
 }
 
 /// A database beside the session comes back whole or not at all: SQLite would play a log into
@@ -339,7 +390,22 @@ impl Human for RestoreBody {
                 ending(&visible(&rel.to_string_lossy()), 46)
             ));
         }
+        if let Some(again) = &b.pruned_again {
+            page.anomaly(
+                Mark::Warn,
+                &format!(
+                    "older than the {} for which the harness keeps a session, so it removes it \
+                     again when it starts; first change {}",
+                    count(again.retention_days, "day", "days"),
+                    again.setting
+                ),
+            );
+        }
         page.fact(&format!("folder     {}", b.root.path));
+        for link in &b.links {
+            let (from, to) = (&link.link.path, &link.leads_to.path);
+            page.fact(&format!("link       {from} -> {to}"));
+        }
         if let Some(resume) = &b.resume {
             page.fact(&format!("resume     {}", shell_line(&resume.argv)));
             if let Some(workspace) = &resume.workspace {

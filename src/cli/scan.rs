@@ -1,5 +1,7 @@
 //! `cass doctor archive-scan`
 
+use std::time::Duration;
+
 use super::args::{Detail, FailOn, ScanArgs, StateWord};
 use super::context::Context;
 use super::emit::Human;
@@ -7,7 +9,7 @@ use super::page::{Mark, Page, count, size};
 use crate::doctor::scan::{ScanRequest, StateFilter, scan};
 use crate::error::Result;
 use crate::model::finding::Severity;
-use crate::model::verdict::SourceState;
+use crate::model::verdict::{AuthorityLevel, SourceState};
 use crate::report::check::{DetailLevel, FailOnLevel};
 use crate::report::envelope::{Report, Status};
 use crate::report::scan::ScanBody;
@@ -40,6 +42,7 @@ pub(super) fn run(ctx: &Context, args: &ScanArgs) -> Result<Report<ScanBody>> {
         limit,
         cursor: args.cursor.clone(),
         deep: args.deep,
+        budget: args.budget_ms.map(Duration::from_millis),
     };
     let scanned = scan(&ctx.env, &request, &ctx.interrupt)?;
     ctx.progress.end();
@@ -56,6 +59,8 @@ pub(super) fn run(ctx: &Context, args: &ScanArgs) -> Result<Report<ScanBody>> {
             FailOn::Error => FailOnLevel::Error,
             FailOn::Never => FailOnLevel::Never,
         },
+        budget_ms: args.budget_ms,
+        elapsed_ms: ctx.elapsed_ms(),
     };
     Ok(scan_report(scanned, &run, &ctx.site))
 }
@@ -121,9 +126,23 @@ impl Human for ScanBody {
                 ),
             );
         }
+        if !b.scan_scope.unfinished.is_empty() {
+            let parts: Vec<&str> = b.scan_scope.unfinished.iter().map(|p| p.as_str()).collect();
+            page.anomaly(
+                Mark::Warn,
+                &format!(
+                    "not finished: {}; numbers are of what was seen",
+                    parts.join(", ")
+                ),
+            );
+        }
         let c = &b.coverage_summary;
+        let perhaps = match c.live_possible {
+            0 => String::new(),
+            n => format!(", {n} perhaps"),
+        };
         page.fact(&format!(
-            "sessions  {}: {} whole in the archive, {} in the mirror, {} live",
+            "sessions  {}: {} whole in the archive, {} in the mirror, {} live{perhaps}",
             c.conversations, c.archive_complete, c.mirror_complete, c.live_complete
         ));
         page.fact(&format!(
@@ -156,7 +175,11 @@ impl Human for ScanBody {
         let a = &b.source_authority;
         page.fact(&format!(
             "believed  {}",
-            a.selected_authority.as_deref().unwrap_or("nothing")
+            match (&a.selected_authority, a.authority_level) {
+                (Some(taken), _) => taken,
+                (None, AuthorityLevel::Unknown) => "not known",
+                (None, _) => "nothing",
+            }
         ));
         for candidate in a.rejected_authorities.iter().take(2) {
             page.fact(&format!(

@@ -1,9 +1,11 @@
 //! Captured files put back below a folder that a person named: a new one, or a harness's own.
 //!
 //! The names come from captures, and what stands below the folder is somebody else's. So the way
-//! down is walked part by part through open folders and follows no link; a name that is taken stays
-//! taken; and all files appear or what was made is taken back.
+//! down is walked part by part through open folders and follows no link but one that a harness's
+//! layout allows, which is resolved once; a name that is taken stays taken; and all files appear or
+//! what was made is taken back.
 
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -30,6 +32,11 @@ pub struct PutBack {
     /// `None` as long as the folder is not there.
     fd: Option<OwnedFd>,
     made_root: bool,
+    /// Folders directly below which a folder may be a link.
+    linked_below: Vec<PathBuf>,
+    /// The links that were followed, and the folders they led to when they were: whoever turns one
+    /// meanwhile turns nothing here.
+    followed: RefCell<Vec<(PathBuf, OwnedFd)>>,
     files: Vec<(PathBuf, u64, u64)>,
     folders: Vec<PathBuf>,
 }
@@ -72,9 +79,52 @@ impl PutBack {
             path: path.to_path_buf(),
             fd,
             made_root: false,
+            linked_below: Vec::new(),
+            followed: RefCell::new(Vec::new()),
             files: Vec::new(),
             folders: Vec::new(),
         })
+    }
+
+    /// Lets a folder directly below one of `areas`, which are relative, be a link to a folder. A
+    /// link that was followed before stays as it was then.
+    #[must_use]
+    pub fn with_links_below<'a>(mut self, areas: impl IntoIterator<Item = &'a str>) -> PutBack {
+        self.linked_below = areas.into_iter().map(PathBuf::from).collect();
+        self
+    }
+
+    /// The links that were followed so far, relative.
+    #[must_use]
+    pub fn followed(&self) -> Vec<PathBuf> {
+        let followed = self.followed.borrow();
+        followed.iter().map(|(rel, _)| rel.clone()).collect()
+    }
+
+    /// Opens the folder `rel`, whose name in the open folder `at` is `name`.
+    fn step(&self, at: &OwnedFd, name: &OsStr, rel: &Path) -> rustix::io::Result<OwnedFd> {
+        let opened = rustix::fs::openat(at, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+        let Err(refused @ (Errno::NOTDIR | Errno::LOOP)) = opened else {
+            return opened;
+        };
+        let mut followed = self.followed.borrow_mut();
+        if let Some((_, fd)) = followed.iter().find(|(known, _)| known == rel) {
+            return rustix::io::dup(fd);
+        }
+        let allowed = rel
+            .parent()
+            .is_some_and(|above| self.linked_below.iter().any(|area| area == above));
+        let stat = rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if !allowed || FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Err(refused);
+        }
+        // One that leads nowhere is no folder that could be made.
+        let fd = rustix::fs::openat(at, name, FOLDER, Mode::empty()).map_err(|e| match e {
+            Errno::NOENT => Errno::LOOP,
+            e => e,
+        })?;
+        followed.push((rel.to_path_buf(), rustix::io::dup(&fd)?));
+        Ok(fd)
     }
 
     /// The file that has the name already; `None` when the name is free.
@@ -88,8 +138,10 @@ impl PutBack {
             return Ok(None);
         };
         let mut at = rustix::io::dup(root).map_err(|e| self.failed("open", rel, e))?;
+        let mut done = PathBuf::new();
         for folder in folders {
-            at = match rustix::fs::openat(&at, folder, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+            done.push(folder);
+            at = match self.step(&at, folder, &done) {
                 Ok(fd) => fd,
                 Err(Errno::NOENT) => return Ok(None),
                 Err(e) => return Err(self.way(rel, e)),
@@ -132,7 +184,8 @@ impl PutBack {
                 Err(Errno::EXIST) => {}
                 Err(e) => return Err(self.failed("create folder", &done, e)),
             }
-            at = rustix::fs::openat(&at, folder, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+            at = self
+                .step(&at, folder, &done)
                 .map_err(|e| self.way(&done, e))?;
         }
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -227,8 +280,10 @@ impl PutBack {
             Some(Ok(fd)) => fd,
             _ => return false,
         };
+        let mut done = PathBuf::new();
         for folder in folders {
-            match rustix::fs::openat(&at, folder, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+            done.push(folder);
+            match self.step(&at, folder, &done) {
                 Ok(fd) => at = fd,
                 Err(_) => return false,
             }

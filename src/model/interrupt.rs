@@ -44,6 +44,7 @@ impl Signal {
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     flag: Arc<AtomicUsize>,
+    deadline: Option<Instant>,
 }
 
 impl Interrupt {
@@ -59,6 +60,15 @@ impl Interrupt {
         Arc::clone(&self.flag)
     }
 
+    /// The same request, which also asks for an end at `deadline`.
+    #[must_use]
+    pub fn until(&self, deadline: Option<Instant>) -> Interrupt {
+        Interrupt {
+            flag: self.flag(),
+            deadline,
+        }
+    }
+
     /// The signal that came, if any.
     #[must_use]
     pub fn pending(&self) -> Option<Signal> {
@@ -72,11 +82,16 @@ impl Interrupt {
     /// Goes on, or ends with the signal's error.
     ///
     /// # Errors
-    /// `interrupted` or `terminated` when a signal came.
+    /// `interrupted` or `terminated` when a signal came; `budget-exhausted` behind the deadline.
     pub fn check(&self) -> Result<()> {
         match self.pending() {
-            None => Ok(()),
             Some(signal) => Err(signal.error()),
+            None if self.deadline.is_some_and(|d| Instant::now() >= d) => Err(Error::new(
+                ErrorKind::BudgetExhausted,
+                "the time budget ran out before everything was looked at",
+            )
+            .with_hint("Run it again with a larger --budget-ms, or without one.")),
+            None => Ok(()),
         }
     }
 

@@ -49,6 +49,20 @@ words! {
         Export = "export",
     }
 
+    /// A part of a scan, in the order in which they run.
+    ScanPart {
+        /// What the histories of the harnesses name.
+        Histories = "histories",
+        /// The folders of the harnesses.
+        LiveSources = "live-sources",
+        /// What was captured or read.
+        KnownSources = "known-sources",
+        /// What the settings hide.
+        Settings = "settings",
+        /// The holders of each session.
+        Sessions = "sessions",
+    }
+
     /// Why a captured source was not looked for: it is neither there nor gone.
     OutOfSight {
         /// An exclude rule covers it.
@@ -243,6 +257,11 @@ pub struct RecordCounts {
     /// In the live sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<u64>,
+    /// Whether `live` is no more than a bound: a database or document that was read more than once
+    /// may have lost records that an earlier capture of it held. Such a session is not named as held
+    /// by its live sources. Left out when false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub live_is_upper_bound: bool,
 }
 
 /// One session and who holds it.

@@ -20,6 +20,8 @@ pub struct RestoreBody {
     pub target: RestoreTarget,
     /// The folder into which the files go.
     pub root: PathText,
+    /// The links below it that were followed: a project folder may be one.
+    pub links: Vec<FollowedLink>,
     /// The files, the session's own first, then by path; at most 100.
     pub files: Vec<RestoredFile>,
     /// How many files there are.
@@ -28,6 +30,9 @@ pub struct RestoreBody {
     pub written: u64,
     /// Bytes of all files.
     pub bytes_total: u64,
+    /// Present when the harness would remove the session again the next time it starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pruned_again: Option<PrunedAgain>,
     /// How the harness goes on with the session; null where that is not known.
     pub resume: Option<Resume>,
 }
@@ -46,6 +51,24 @@ pub enum RestoreTarget {
     Folder,
     /// Into the harness's own folder.
     Harness,
+}
+
+/// A link that leads to where files are or go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FollowedLink {
+    /// The link.
+    pub link: PathText,
+    /// The folder that it leads to.
+    pub leads_to: PathText,
+}
+
+/// Why a harness removes a session that was put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PrunedAgain {
+    /// Days that it keeps a session after its last record, which is older.
+    pub retention_days: u64,
+    /// The setting that has it keep sessions longer, or all.
+    pub setting: String,
 }
 
 /// One file.

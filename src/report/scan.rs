@@ -4,13 +4,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::{
-    DetailBlock, DetailLevel, FailOnLevel, FindingsSummary, MirrorBlock, RemoteBlock,
+    BudgetBlock, DetailBlock, DetailLevel, FailOnLevel, FindingsSummary, MirrorBlock, RemoteBlock,
 };
 use super::envelope::Body;
 use crate::model::finding::Severity;
 use crate::model::provider::Provider;
 use crate::model::scan::{
-    ConfigRisk, HolderCode, HolderWarning, MissingSession, SessionItem, SourceItem, Verdict,
+    ConfigRisk, HolderCode, HolderWarning, MissingSession, ScanPart, SessionItem, SourceItem,
+    Verdict,
 };
 use crate::model::verdict::{AuthorityLevel, SourceState};
 
@@ -19,6 +20,8 @@ use crate::model::verdict::{AuthorityLevel, SourceState};
 pub struct ScanBody {
     /// What was asked for.
     pub scan_scope: ScanScope,
+    /// Time used and allowed.
+    pub budget: BudgetBlock,
     /// What is wrong with a whole, or could not be looked at; the worst first.
     pub problems: Vec<ProblemEntry>,
     /// Warnings and problems by severity.
@@ -80,6 +83,8 @@ pub struct ScanScope {
     pub fail_on: FailOnLevel,
     /// Whether everything was looked at. When not, numbers are of what was.
     pub complete: bool,
+    /// The parts that did not come to their end, because of the budget, a signal or a failure.
+    pub unfinished: Vec<ScanPart>,
 }
 
 /// Something that is wrong with a whole.
@@ -210,6 +215,8 @@ pub struct CoverageSummary {
     pub mirror_complete: u64,
     /// Conversations of which live sources have all records.
     pub live_complete: u64,
+    /// Conversations of which live sources may have all records: the number is an upper bound.
+    pub live_possible: u64,
     /// Distinct records by conversation, hash and occurrence, in all conversations.
     pub records: RecordTotals,
     /// Harnesses with a source.
@@ -265,7 +272,7 @@ pub struct RecordTotals {
     pub promised: u64,
     /// In readable captures.
     pub mirror: u64,
-    /// In live sources.
+    /// In live sources; at most so many when `live_possible` is not 0.
     pub live: u64,
 }
 

@@ -1,7 +1,7 @@
 //! From what a scan found to the document of `doctor archive-scan`: the verdict, the size.
 
 use super::check::{
-    DetailBlock, DetailLevel, FailOnLevel, FindingsSummary, MirrorBlock, RemoteBlock,
+    BudgetBlock, DetailBlock, DetailLevel, FailOnLevel, FindingsSummary, MirrorBlock, RemoteBlock,
 };
 use super::envelope::{OperationOutcome, OutcomeKind, Report, Site, Status};
 use super::scan::{
@@ -11,6 +11,7 @@ use super::scan::{
 };
 use super::time::rfc3339;
 use crate::doctor::scan::{ArchiveSeen, MirrorSeen, Page, ProviderScan, Scanned};
+use crate::error::ErrorKind;
 use crate::exit::ExitCodeKind;
 use crate::model::finding::{RiskLevel, Severity};
 use crate::model::next::Next;
@@ -41,6 +42,10 @@ pub struct ScanRun {
     pub detail: DetailLevel,
     /// From which severity on the exit is `health-failure`.
     pub fail_on: FailOnLevel,
+    /// Milliseconds that it could take.
+    pub budget_ms: Option<u64>,
+    /// Milliseconds since the program began.
+    pub elapsed_ms: u64,
 }
 
 impl ScanRun {
@@ -111,6 +116,12 @@ fn summary(s: &Scanned) -> FindingsSummary {
     // Nothing brings those back, so they are no reason to worry every day.
     add(Severity::Info, s.missing.total);
     out
+}
+
+fn stopped_by(s: &Scanned, kinds: &[ErrorKind]) -> bool {
+    s.stopped
+        .as_ref()
+        .is_some_and(|e| kinds.contains(&e.kind()))
 }
 
 fn is_blind(s: &Scanned) -> bool {
@@ -254,6 +265,13 @@ fn body(s: &Scanned, run: &ScanRun, site: &Site, findings: FindingsSummary) -> S
             detail: run.detail,
             fail_on: run.fail_on,
             complete: !is_blind(s),
+            unfinished: s.unfinished.clone(),
+        },
+        budget: BudgetBlock {
+            budget_ms: run.budget_ms,
+            elapsed_ms: Some(run.elapsed_ms),
+            timed_out: stopped_by(s, &[ErrorKind::BudgetExhausted]),
+            interrupted: stopped_by(s, &[ErrorKind::Interrupted, ErrorKind::Terminated]),
         },
         problems,
         findings_summary: findings,
@@ -403,6 +421,7 @@ fn coverage(s: &Scanned, by_state: &StateCounts) -> CoverageSummary {
         archive_complete: t.archive_complete,
         mirror_complete: t.mirror_complete,
         live_complete: t.live_complete,
+        live_possible: t.live_possible,
         records: RecordTotals {
             archived: t.archived,
             promised: t.promised,

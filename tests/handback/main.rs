@@ -20,4 +20,5 @@ mod memory;
 mod pages;
 mod restore;
 mod stats;
+mod terminal;
 mod view;

@@ -323,7 +323,6 @@ fn a_link_in_the_way_is_refused() {
     let out = sandbox.path().join("out");
     for (remove, link) in [
         ("projects", "projects"),
-        ("projects/-w", "projects/-w"),
         ("projects/-w", &*format!("projects/-w/{ID}")),
         ("projects/-w", &*format!("projects/-w/{ID}.jsonl")),
     ] {
@@ -343,6 +342,126 @@ fn a_link_in_the_way_is_refused() {
             assert_eq!(run.text("/err/kind"), "unsafe-target", "{remove} {link}");
         }
         assert_eq!((snapshot(&claude), snapshot(&out)), before, "{link}");
+    }
+}
+
+/// A project folder may be a link, as it may be when it is captured: the session goes to where the
+/// harness finds it, and the link is named.
+#[test]
+fn a_session_comes_back_through_the_link_of_its_project() {
+    let sandbox = Sandbox::new();
+    let claude = sandbox.home().join(".claude");
+    let shared = sandbox.path().join("shared/project");
+    std::fs::create_dir_all(&shared).unwrap();
+    std::fs::create_dir_all(claude.join("projects")).unwrap();
+    let link = claude.join("projects/-w");
+    symlink(&shared, &link).unwrap();
+    let files = family(&sandbox);
+    let into = ["sessions", "restore", ID, "--into-harness"];
+    for path in files.keys() {
+        std::fs::remove_file(path).unwrap();
+    }
+    std::fs::remove_dir_all(shared.join(ID)).unwrap();
+
+    // A link further down is none that capture follows.
+    let out = sandbox.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    symlink(&out, shared.join(ID)).unwrap();
+    let before = snapshot(sandbox.path());
+    let run = sandbox.run(&into).expect(2);
+    assert_eq!(run.text("/err/kind"), "unsafe-target");
+    assert_eq!(snapshot(sandbox.path()), before);
+    std::fs::remove_file(shared.join(ID)).unwrap();
+
+    // Nor is anything written over.
+    let own = shared.join(format!("{ID}.jsonl"));
+    std::fs::write(&own, "mine").unwrap();
+    assert_eq!(
+        sandbox.run(&into).expect(2).text("/err/kind"),
+        "target-exists"
+    );
+    assert_eq!(std::fs::read(&own).unwrap(), b"mine");
+    std::fs::remove_file(&own).unwrap();
+
+    let plan = sandbox.run(&into[..3]).expect(0);
+    assert_eq!(plan.text("/status"), "planned");
+    let run = sandbox.run(&into).expect(0);
+    assert_eq!(run.number("/written"), 5);
+    for run in [&plan, &run] {
+        let links = run.at("/links").as_array().unwrap();
+        assert_eq!(links.len(), 1, "{}", run.stdout);
+        assert!(
+            run.text("/links/0/link/path")
+                .ends_with(".claude/projects/-w")
+        );
+        assert!(
+            run.text("/links/0/leads_to/path")
+                .ends_with("shared/project")
+        );
+    }
+    for (path, bytes) in &files {
+        assert_eq!(&std::fs::read(path).unwrap(), bytes, "{}", path.display());
+    }
+    assert!(own.is_file(), "the link was replaced");
+    no_trace(&shared);
+    // The harness's copy is the captured one again.
+    let run = sandbox.run(&into).expect(0);
+    assert_eq!(run.text("/status"), "already-applied");
+}
+
+/// Gemini CLI goes by the times in a session, so a fresh file time does not keep it.
+#[test]
+fn a_session_that_its_harness_would_remove_again_is_named() {
+    let sandbox = Sandbox::new();
+    let id = "66666666-2222-4333-8444-555555555555";
+    let text = format!(
+        "{{\"sessionId\":\"{id}\",\"projectHash\":\"x\",\"startTime\":\"2020-01-01T00:00:00.000Z\",\
+         \"lastUpdated\":\"2020-01-01T00:00:01.000Z\",\"messages\":[{{\"id\":\"m1\",\
+         \"timestamp\":\"2020-01-01T00:00:00.000Z\",\"type\":\"user\",\"content\":\"hi\"}}]}}"
+    );
+    let rel = ".gemini/tmp/w/chats/session-2020-01-01T00-00-66666666.json";
+    let file = sandbox.put(rel, text.as_bytes());
+    sandbox.run(&["index"]).expect(0);
+    std::fs::remove_file(&file).unwrap();
+    let plan = sandbox.run(&["sessions", "restore", id]).expect(0);
+    assert_eq!(plan.number("/pruned_again/retention_days"), 30);
+    let setting = plan.text("/pruned_again/setting");
+    assert!(setting.contains("sessionRetention"), "{setting}");
+    let to = sandbox.path().join("to");
+    let run = sandbox.run(&["sessions", "restore", id, "--to", to.to_str().unwrap()]);
+    assert!(run.expect(0).json.get("pruned_again").is_none());
+    sandbox.put(
+        ".gemini/settings.json",
+        br#"{"general":{"sessionRetention":{"enabled":false}}}"#,
+    );
+    let run = sandbox.run(&["sessions", "restore", id, "--into-harness"]);
+    assert!(run.expect(0).json.get("pruned_again").is_none());
+    assert_eq!(std::fs::read(&file).unwrap(), text.as_bytes());
+}
+
+/// A link that leads nowhere, to a file or into the data directory is no project folder.
+#[test]
+fn a_link_of_a_project_has_to_lead_to_a_folder_of_others() {
+    let sandbox = Sandbox::new();
+    family(&sandbox);
+    let project = sandbox.home().join(".claude/projects/-w");
+    let file = sandbox.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let places = [
+        sandbox.path().join("nowhere"),
+        file,
+        sandbox.data(),
+        sandbox.data().join("raw-mirror"),
+    ];
+    std::fs::remove_dir_all(&project).unwrap();
+    for to in places {
+        symlink(&to, &project).unwrap();
+        let before = snapshot(sandbox.path());
+        let run = sandbox.run(&["sessions", "restore", ID, "--into-harness"]);
+        let run = run.expect(2);
+        assert_eq!(run.text("/err/kind"), "unsafe-target", "{}", to.display());
+        assert_eq!(snapshot(sandbox.path()), before, "{}", to.display());
+        std::fs::remove_file(&project).unwrap();
     }
 }
 

@@ -10,6 +10,7 @@
     missing_debug_implementations
 )]
 
+mod budget;
 mod history;
 mod holders;
 mod made;

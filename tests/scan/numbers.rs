@@ -167,3 +167,52 @@ fn rows_of_all_sources_of_a_session_are_counted_when_a_file_goes() {
     let pruned = ran.number("/source_inventory/by_state/pruned");
     assert_eq!(pruned, removed.len() as u64);
 }
+
+/// What an earlier capture of a document held and the newest does not bring again may have been
+/// deleted since: the number is a bound, and no holder is named by it.
+#[test]
+fn live_records_of_a_rewritten_document_are_counted_or_a_bound() {
+    let sandbox = Sandbox::new();
+    let id = "66666666-2222-4333-8444-555555555555";
+    let document = |messages: &[u32]| {
+        let list: Vec<String> = messages
+            .iter()
+            .map(|n| {
+                format!(
+                    "{{\"id\":\"m{n}\",\"timestamp\":\"2026-11-01T10:00:0{n}.000Z\",\
+                     \"type\":\"user\",\"content\":\"secret words {n}\"}}"
+                )
+            })
+            .collect();
+        format!(
+            "{{\"sessionId\":\"{id}\",\"projectHash\":\"x\",\
+             \"startTime\":\"2026-11-01T10:00:00.000Z\",\"lastUpdated\":\"2026-11-01T10:00:00.000Z\",\
+             \"messages\":[{}]}}",
+            list.join(",")
+        )
+    };
+    let indexed = |text: String, age: u64| {
+        let file = sandbox.put(
+            ".gemini/tmp/w/chats/session-2026-11-01T10-00-66666666.json",
+            text.as_bytes(),
+        );
+        crate::sandbox::age(&file, age);
+        sandbox.run(&["index"]).expect(0);
+        let ran = scan(&sandbox, &["--fail-on", "never"]).expect(0);
+        let found = crate::made::rows(ran.at("/sessions"), "native_id", id);
+        let session = found[0].clone();
+        let held = session["holders"]
+            .as_array()
+            .unwrap()
+            .contains(&serde_json::json!("live-source"));
+        let bound = session["records"]["live_is_upper_bound"] == true;
+        let possible = ran.number("/coverage_summary/live_possible");
+        let complete = ran.number("/coverage_summary/live_complete");
+        assert_eq!(complete, u64::from(held), "{}", ran.stdout);
+        (held, bound, possible)
+    };
+    // Read once: it is what was read.
+    assert_eq!(indexed(document(&[1, 2, 3]), 9000), (true, false, 0));
+    // One is gone, and nothing in the archive says which.
+    assert_eq!(indexed(document(&[1, 3]), 8000), (false, true, 1));
+}

@@ -1,6 +1,6 @@
 //! What would be believed, and why the others would not: verified readability first, then class.
 
-use crate::model::scan::Verdict;
+use crate::model::scan::{ScanPart, Verdict};
 use crate::model::verdict::AuthorityLevel;
 
 use super::Scanned;
@@ -19,6 +19,9 @@ pub struct Candidate {
     pub reason: String,
 }
 
+/// Of a holder that may be whole.
+const CUT_OFF: &str = "not looked at to its end";
+
 /// The ladder, the best first.
 pub(super) fn ladder(s: &Scanned) -> Vec<Candidate> {
     let mut out = Vec::new();
@@ -27,6 +30,7 @@ pub(super) fn ladder(s: &Scanned) -> Vec<Candidate> {
             .iter()
             .any(|c: &Candidate| c.verdict == Verdict::Selected);
         let (verdict, reason) = match usable {
+            Ok(_) if s.stopped.is_some() => (Verdict::Rejected, CUT_OFF.to_owned()),
             Ok(why) if !taken => (Verdict::Selected, why),
             Ok(why) => (Verdict::Available, why),
             Err(why) => (Verdict::Rejected, why),
@@ -66,6 +70,9 @@ pub(super) fn ladder(s: &Scanned) -> Vec<Candidate> {
             MirrorSeen::Never => Err("nothing was ever captured here".to_owned()),
             MirrorSeen::Gone => Err("the mirror that the archive was read from is gone".to_owned()),
             MirrorSeen::Unknown(why) => Err(why.clone()),
+            MirrorSeen::Open if s.unfinished.contains(&ScanPart::KnownSources) => {
+                Err(CUT_OFF.to_owned())
+            }
             MirrorSeen::Open if s.captured == 0 => Err("it holds no capture".to_owned()),
             MirrorSeen::Open if s.captures_unreadable >= s.captured => {
                 Err("no newest capture of it can be read".to_owned())
@@ -98,6 +105,7 @@ pub(super) fn ladder(s: &Scanned) -> Vec<Candidate> {
             ArchiveSeen::Open { .. } if t.archive_complete < t.conversations => {
                 Ok("rows of the archive can be read one by one".to_owned())
             }
+            ArchiveSeen::Open { .. } if s.stopped.is_some() => Err(CUT_OFF.to_owned()),
             ArchiveSeen::Open { .. } => Err("the archive is whole: nothing to salvage".to_owned()),
             ArchiveSeen::Lost(_) => {
                 Err("this version can't read rows of an archive that does not open".to_owned())
@@ -109,7 +117,9 @@ pub(super) fn ladder(s: &Scanned) -> Vec<Candidate> {
     put(
         "live-source",
         AuthorityLevel::LiveSource,
-        if s.visible.0 == 0 {
+        if s.visible.0 == 0 && s.unfinished.contains(&ScanPart::KnownSources) {
+            Err(CUT_OFF.to_owned())
+        } else if s.visible.0 == 0 {
             Err("no source is there".to_owned())
         } else {
             Ok(format!(

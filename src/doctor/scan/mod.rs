@@ -16,6 +16,9 @@ mod state;
 mod view;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::disk::Root;
 use crate::env::Env;
@@ -24,7 +27,7 @@ use crate::model::finding::Severity;
 use crate::model::interrupt::Interrupt;
 use crate::model::provider::Provider;
 use crate::model::scan::{
-    ConfigRisk, Cursor, HolderCode, HolderWarning, ListName, MissingSession, SessionItem,
+    ConfigRisk, Cursor, HolderCode, HolderWarning, ListName, MissingSession, ScanPart, SessionItem,
     SourceItem,
 };
 use crate::model::verdict::SourceState;
@@ -78,6 +81,8 @@ pub struct ScanRequest {
     pub cursor: Option<Cursor>,
     /// Read every captured byte.
     pub deep: bool,
+    /// How long it may take; no limit when `None`.
+    pub budget: Option<Duration>,
 }
 
 impl ScanRequest {
@@ -158,14 +163,96 @@ pub struct Scanned {
     pub ladder: Vec<Candidate>,
     /// Why it ended early; then everything is what was found so far.
     pub stopped: Option<Error>,
+    /// The parts that did not come to their end, in the order in which they run.
+    pub unfinished: Vec<ScanPart>,
 }
 
-/// Scans.
+/// How often the waiting thread looks for a signal.
+const TICK: Duration = Duration::from_millis(20);
+/// A worker that sees the end itself hands over what it has within this time.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Scans, in a worker: a file system that hangs costs what was found, never the document.
 ///
 /// # Errors
-/// `foreign-archive`, `schema-too-new`, `mirror-too-new`: nothing here may be judged. A signal or a
-/// failed read is no error here: [`Scanned::stopped`] says so beside what was found.
+/// `foreign-archive`, `schema-too-new`, `mirror-too-new`: nothing here may be judged. A signal, a
+/// budget that ran out or a failed read is no error here: [`Scanned::stopped`] says so beside what
+/// was found.
 pub fn scan(env: &Env, request: &ScanRequest, interrupt: &Interrupt) -> Result<Scanned> {
+    let deadline = request.budget.map(|b| Instant::now() + b);
+    let until = interrupt.until(deadline);
+    let (send, receive) = crossbeam_channel::bounded(1);
+    let (own_env, own_request, own_until) = (env.clone(), request.clone(), until.clone());
+    std::thread::Builder::new()
+        .name("scan".to_owned())
+        .spawn(move || {
+            let _ = send.send(work(&own_env, &own_request, &own_until));
+        })
+        .map_err(|e| {
+            Error::new(ErrorKind::Internal, "the scan could not start a thread").with_source(e)
+        })?;
+    collect(&receive, &until).unwrap_or_else(|stopped| Ok(Scanned::nothing(request, stopped)))
+}
+
+/// What the worker found, or why nothing of it is known.
+fn collect(
+    receive: &Receiver<Result<Scanned>>,
+    until: &Interrupt,
+) -> std::result::Result<Result<Scanned>, Error> {
+    let mut ended: Option<(Instant, Error)> = None;
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(found) => return Ok(found),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(ErrorKind::Internal, "the scan ended by a bug"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        match (ended.take(), until.check()) {
+            (Some((since, stopped)), _) if since.elapsed() >= GRACE => return Err(stopped),
+            (None, Err(stopped)) => ended = Some((Instant::now(), stopped)),
+            (waiting, _) => ended = waiting,
+        }
+    }
+}
+
+impl Scanned {
+    /// Nothing was found before the end.
+    fn nothing(request: &ScanRequest, stopped: Error) -> Scanned {
+        let why = stopped.message().to_owned();
+        Scanned {
+            initialized: true,
+            archive: ArchiveSeen::Unknown(why.clone()),
+            generation: None,
+            mirror: MirrorSeen::Unknown(why),
+            deep: request.deep,
+            problems: Vec::new(),
+            providers: Vec::new(),
+            sources: request.page(ListName::Sources),
+            visible: (0, 0),
+            captured: 0,
+            captures: 0,
+            captures_unreadable: 0,
+            archived: 0,
+            archived_not_captured: 0,
+            captured_not_archived: 0,
+            remote: 0,
+            totals: Totals::default(),
+            sessions: request.page(ListName::Sessions),
+            warnings: request.page(ListName::Warnings),
+            codes: BTreeMap::new(),
+            missing: request.page(ListName::Missing),
+            missing_over: 0,
+            history: History::default(),
+            risks: Vec::new(),
+            ladder: Vec::new(),
+            stopped: Some(stopped),
+            unfinished: ScanPart::ALL.to_vec(),
+        }
+    }
+}
+
+fn work(env: &Env, request: &ScanRequest, interrupt: &Interrupt) -> Result<Scanned> {
     let scanned = attempt(env, request, interrupt, None)?;
     // An archive that opens and can't be read to its end is damaged, and that is an answer: what the
     // others hold is counted without it.
@@ -212,7 +299,9 @@ fn attempt(
     let mut captures = mirror
         .as_ref()
         .map(|mirror| Captures::new(mirror, request.deep, interrupt));
+    let mut done = Vec::new();
     let mut run = || -> Result<()> {
+        interrupt.check()?;
         history = named::read_all(
             &view,
             mirror.as_ref(),
@@ -220,6 +309,7 @@ fn attempt(
             &mut named,
             interrupt,
         )?;
+        done.push(ScanPart::Histories);
         let mut looking = Looking {
             view: &mut view,
             mirror: mirror.as_ref(),
@@ -233,11 +323,14 @@ fn attempt(
             interrupt,
         };
         looking.live()?;
+        done.push(ScanPart::LiveSources);
         looking.known()?;
+        done.push(ScanPart::KnownSources);
         let roots: Vec<&ProviderRoot> = view.roots.iter().map(|(root, ..)| root).collect();
         if !view.blind {
             risks.places(env, &view.config, &roots);
         }
+        done.push(ScanPart::Settings);
         let Some(root) = &root else {
             return Ok(());
         };
@@ -266,6 +359,13 @@ fn attempt(
         .run(&mut promises)
     };
     let stopped = run().err();
+    let unfinished = match &stopped {
+        None => Vec::new(),
+        Some(_) => {
+            let open = |part: &&ScanPart| !done.contains(part);
+            ScanPart::ALL.iter().filter(open).copied().collect()
+        }
+    };
     let mut missing = request.page(ListName::Missing);
     let missing_over = named.over;
     named.into_page(&mut missing);
@@ -308,6 +408,7 @@ fn attempt(
         risks: risks.into_list(),
         ladder: Vec::new(),
         stopped,
+        unfinished,
     };
     scanned.ladder = authority::ladder(&scanned);
     Ok(scanned)
@@ -351,4 +452,28 @@ fn about(archive: &ArchiveSeen, mirror: &MirrorSeen) -> Vec<Problem> {
         MirrorSeen::Unknown(why) => put("mirror-not-looked-at", Severity::Warn, true, why),
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::interrupt::Signal;
+
+    /// A worker that hangs in a read never answers: the end is not its to give.
+    #[test]
+    fn a_worker_that_hangs_costs_what_was_found_and_not_the_document() {
+        let (send, receive) = crossbeam_channel::bounded::<Result<Scanned>>(1);
+        let late = Interrupt::new().until(Some(Instant::now()));
+        let stopped = collect(&receive, &late).unwrap_err();
+        assert_eq!(stopped.kind(), ErrorKind::BudgetExhausted);
+        let told = Interrupt::new();
+        told.raise(Signal::Term);
+        let stopped = collect(&receive, &told).unwrap_err();
+        assert_eq!(stopped.kind(), ErrorKind::Terminated);
+        let nothing = Scanned::nothing(&ScanRequest::default(), stopped);
+        assert_eq!(nothing.unfinished, ScanPart::ALL);
+        drop(send);
+        let stopped = collect(&receive, &Interrupt::new()).unwrap_err();
+        assert_eq!(stopped.kind(), ErrorKind::Internal);
+    }
 }

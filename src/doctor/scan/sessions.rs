@@ -38,6 +38,8 @@ pub struct Totals {
     pub mirror_complete: u64,
     /// Conversations whose records are all in live sources.
     pub live_complete: u64,
+    /// Conversations whose records may all be in live sources: the number is a bound.
+    pub live_possible: u64,
     /// Records in the archive.
     pub archived: u64,
     /// Records promised.
@@ -81,6 +83,12 @@ impl Holding {
         count.map(|n| n >= self.need)
     }
 
+    /// A number that is a bound tells only that some are missing.
+    fn live(&self) -> Option<bool> {
+        let all = self.all(self.counts.live);
+        all.filter(|all| !(*all && self.counts.live_is_upper_bound))
+    }
+
     fn archive(&self) -> Option<bool> {
         self.all(self.counts.archived).map(|all| all && self.agrees)
     }
@@ -92,7 +100,7 @@ impl Holding {
         if self.need == 0 {
             return None;
         }
-        let (mirror, live) = (self.all(self.counts.mirror), self.all(self.counts.live));
+        let (mirror, live) = (self.all(self.counts.mirror), self.live());
         let deep = Some(NextId::MirrorVerifyDeep);
         match (self.archive(), mirror, live) {
             (Some(false), Some(true), _) => Some((C::HeldByMirror, Warn, deep)),
@@ -122,7 +130,7 @@ impl Holding {
 
     fn holders(&self) -> Vec<Holder> {
         let has = [
-            (self.all(self.counts.live), Holder::LiveSource),
+            (self.live(), Holder::LiveSource),
             (self.all(self.counts.mirror), Holder::Mirror),
             (self.archive(), Holder::Archive),
         ];
@@ -278,7 +286,7 @@ impl<'a> Meeting<'a, '_> {
         for source in &sources {
             looked.push(self.look(source)?);
         }
-        let (mirror, live) = match (sources.as_slice(), looked.as_slice()) {
+        let (mirror, live, bound) = match (sources.as_slice(), looked.as_slice()) {
             // One source that only ever grew holds all of it or nothing.
             ([source], [one]) if source.epoch == 1 => (
                 one.mirror.map(|held| if held { c.record_count } else { 0 }),
@@ -287,6 +295,7 @@ impl<'a> Meeting<'a, '_> {
                     Left::Other | Left::Gone => Some(0),
                     Left::Unknown => None,
                 },
+                false,
             ),
             _ => self.count(archive, &c.id, &sources, &looked)?,
         };
@@ -295,6 +304,7 @@ impl<'a> Meeting<'a, '_> {
             promised: promise.map(|p| p.records),
             mirror,
             live,
+            live_is_upper_bound: bound && live.is_some(),
         };
         let holding = Holding {
             counts,
@@ -366,6 +376,7 @@ impl<'a> Meeting<'a, '_> {
             promised: Some(promise.records),
             mirror: (!self.mirror_unknown && (looked || self.mirror.is_none())).then_some(mirror),
             live: live.filter(|_| looked),
+            live_is_upper_bound: false,
         };
         let holding = Holding {
             counts,
@@ -397,8 +408,10 @@ impl<'a> Meeting<'a, '_> {
         t.live += counts.live.unwrap_or(0);
         t.archive_complete += u64::from(holding.archive() == Some(true));
         t.mirror_complete += u64::from(holding.all(counts.mirror) == Some(true));
-        t.live_complete += u64::from(holding.all(counts.live) == Some(true));
-        t.sole_copies += u64::from(holding.need > 0 && holding.all(counts.live) == Some(false));
+        t.live_complete += u64::from(holding.live() == Some(true));
+        t.live_possible +=
+            u64::from(holding.live().is_none() && holding.all(counts.live) == Some(true));
+        t.sole_copies += u64::from(holding.need > 0 && holding.live() == Some(false));
         self.sessions.add(item, code);
     }
 
@@ -421,20 +434,20 @@ impl<'a> Meeting<'a, '_> {
             .out_of_sight(&source.source_id, source.provider, &source.path);
         let left = match hidden {
             Some(_) => Left::Unknown,
-            None => left(source, head.as_ref()),
+            None => left(source, head.as_ref(), self.interrupt)?,
         };
         Ok(Looked { mirror, left })
     }
 
     /// Counts the coverage keys that some readable capture has, and those that some live source
-    /// has, by the rows of all sources.
+    /// has, by the rows of all sources; and whether the latter is a bound.
     fn count(
         &mut self,
         archive: &ArchiveReader,
         id: &str,
         sources: &[ArchivedSource],
         looked: &[Looked],
-    ) -> Result<(Option<u64>, Option<u64>)> {
+    ) -> Result<(Option<u64>, Option<u64>, bool)> {
         let by_key: BTreeMap<SourceKey, (&ArchivedSource, &Looked)> = sources
             .iter()
             .map(|s| s.key)
@@ -453,15 +466,14 @@ impl<'a> Meeting<'a, '_> {
                     Some(captures) => captures.readable(row.source, row.seq, None, None)?,
                     None => false,
                 };
-            // A store's rows of earlier captures are still in it, unless a newer version took
-            // their place; a log that was rewritten holds those of its last epoch alone.
+            // A log that was rewritten holds the rows of its last epoch alone. In a store those of
+            // earlier captures are still there, unless a newer version took their place or they
+            // were deleted; where the last capture had nothing of an earlier one, none is.
+            let brought = row.epoch == source.epoch;
             let store = source.main_session.as_deref() == Some("");
-            let current = if store {
-                !row.superseded
-            } else {
-                row.epoch == source.epoch
-            };
-            counted.row(&row, mirror, looked.left == Left::All && current);
+            let kept = store && !row.superseded && source.accounting.duplicate.records > 0;
+            let there = looked.left == Left::All;
+            counted.row(&row, mirror, there && brought, there && kept);
             Ok(())
         })?;
         counted.end();
@@ -470,6 +482,7 @@ impl<'a> Meeting<'a, '_> {
         Ok((
             (self.captures.is_some() || !self.mirror_unknown).then_some(counted.mirror),
             (!unsure || counted.live >= total).then_some(counted.live),
+            counted.kept > 0,
         ))
     }
 }
@@ -487,30 +500,47 @@ struct Looked {
 #[derive(Default)]
 struct Counted {
     hash: Option<Digest>,
-    /// By occurrence: whether it counts, is in the mirror, is live.
-    open: BTreeMap<u64, (bool, bool, bool)>,
+    /// By occurrence.
+    open: BTreeMap<u64, Key>,
     keys: u64,
     mirror: u64,
+    /// Those that are live or may be.
     live: u64,
+    /// Of these, the ones that an earlier capture held and that may have been deleted since.
+    kept: u64,
+}
+
+/// What is known of one coverage key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Key {
+    counted: bool,
+    mirror: bool,
+    live: bool,
+    kept: bool,
 }
 
 impl Counted {
-    fn row(&mut self, row: &HeldRecord, mirror: bool, live: bool) {
+    fn row(&mut self, row: &HeldRecord, mirror: bool, live: bool, kept: bool) {
         if self.hash != Some(row.hash) {
             self.end();
             self.hash = Some(row.hash);
         }
         let key = self.open.entry(row.occurrence).or_default();
-        key.0 |= row.counted;
-        key.1 |= mirror;
-        key.2 |= live;
+        key.counted |= row.counted;
+        key.mirror |= mirror;
+        key.live |= live;
+        key.kept |= kept;
     }
 
     fn end(&mut self) {
-        for (counted, mirror, live) in std::mem::take(&mut self.open).into_values() {
-            self.keys += u64::from(counted);
-            self.mirror += u64::from(counted && mirror);
-            self.live += u64::from(counted && live);
+        for key in std::mem::take(&mut self.open).into_values() {
+            if !key.counted {
+                continue;
+            }
+            self.keys += 1;
+            self.mirror += u64::from(key.mirror);
+            self.live += u64::from(key.live || key.kept);
+            self.kept += u64::from(key.kept && !key.live);
         }
     }
 }

@@ -54,6 +54,10 @@ impl Harness for Gemini {
         }
     }
 
+    fn prunes_by_content(&self) -> Option<&'static str> {
+        Some("general.sessionRetention in settings.json")
+    }
+
     fn retention(&self, root: &Path) -> Retention {
         #[derive(Deserialize)]
         struct Settings {

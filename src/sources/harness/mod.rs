@@ -109,6 +109,12 @@ pub trait Harness: Sync {
         }
     }
 
+    /// The setting that has the harness keep sessions longer, where it judges their age by what
+    /// they say and not by the time of the file: an old one that is put back goes at once.
+    fn prunes_by_content(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether the file at `rel`, relative to a root, belongs to the session with the id `native`
     /// beside the file at `own` that holds it: a subagent's log, a tool's result, metadata.
     fn belongs(&self, rel: &Path, native: &str, own: &Path) -> bool {

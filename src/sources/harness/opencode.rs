@@ -9,6 +9,8 @@ use crate::sources::usage::FileUse;
 
 pub(super) struct OpenCode;
 
+const DATABASE: &str = "opencode.db";
+
 impl Harness for OpenCode {
     fn homes(&self, env: &Env) -> Vec<Home> {
         let mut homes: Vec<Home> = xdg_data(env)
@@ -30,8 +32,10 @@ impl Harness for OpenCode {
         AREAS
     }
 
-    fn resume(&self, native: &str, _root: &Path) -> Option<Vec<String>> {
-        with_id(&["opencode", "--session"], native)
+    fn resume(&self, native: &str, root: &Path) -> Option<Vec<String>> {
+        // A version that keeps a database does not read the files of the ones before it, which are
+        // all that is ever put back here.
+        with_id(&["opencode", "--session"], native).filter(|_| !root.join(DATABASE).exists())
     }
 
     fn usage(&self, rel: &Path) -> Option<FileUse> {
@@ -49,5 +53,19 @@ impl Harness for OpenCode {
 
     fn is_scattered(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_with_a_database_does_not_find_files() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(OpenCode.resume("ses_1", dir.path()).is_some());
+        std::fs::write(dir.path().join(DATABASE), "").unwrap();
+        assert_eq!(OpenCode.resume("ses_1", dir.path()), None);
     }
 }
