@@ -2,7 +2,8 @@
 # The main job on a fresh machine with Rust and a C compiler: real sessions are laid out as the
 # harnesses keep them, captured, archived and checked; two thirds of them are then deleted, as
 # harnesses do after 30 days, and everything is still there, byte for byte. Then more harnesses, a
-# search, and a session that goes back to its harness.
+# search, a session that goes back to its harness, and an archive that is damaged, repaired by its
+# plan, taken back and repaired again.
 #
 #   scripts/quickstart.sh
 #
@@ -180,6 +181,45 @@ show search typo greeting --limit 3
 show view "$(cass sessions list --agent opencode --json | grep -o '"id":"[0-9a-f]*"' | head -1 | cut -d'"' -f4)" --count 4
 show stats
 show doctor archive-scan
+
+echo
+echo "== A damaged archive: plan, apply, undo, apply again"
+data=$(dirname "$ledger")
+show doctor backups create
+live=$(cat "$data/CURRENT")
+db=$data/generations/$live/agent_search.db
+# Noise over a page in the middle: SQLite may not even notice, the row hashes do.
+pages=$(($(stat -c %s "$db" 2>/dev/null || stat -f %z "$db") / 4096))
+head -c 4096 /dev/urandom | dd of="$db" bs=4096 seek=$((pages / 2)) conv=notrunc 2>/dev/null
+cp "$db" "$top/damaged.db"
+printf '\n$ cass doctor check --deep\n'
+cass doctor check --deep && fail "the damage was not found"
+show doctor repair
+cass doctor repair --json >"$top/plan.json"
+cmp "$db" "$top/damaged.db" || fail "a dry run changed the archive"
+apply() { # the command that a plan printed, word by word
+  local words=()
+  while IFS= read -r word; do words+=("$word"); done < <(
+    tr -d '\n' <"$1" | grep -o '"apply_argv":\[[^]]*\]' | head -1 | grep -o '"[^"]*"' | tail -n +3 | tr -d '"'
+  )
+  [ "${#words[@]}" -gt 3 ] || fail "no apply_argv in $1"
+  show "${words[@]}"
+}
+apply "$top/plan.json"
+show index
+show doctor check --deep
+cass sessions list --limit 100000 --json >"$top/list.repaired"
+ids "$top/list.repaired" >"$top/ids.repaired"
+comm -23 "$top/ids" "$top/ids.repaired" | grep -q . && fail "the repair lost a session"
+show doctor runs show latest
+show doctor runs undo latest
+cass doctor runs undo latest --json >"$top/undo.json"
+apply "$top/undo.json"
+cmp "$data/generations/$(cat "$data/CURRENT")/agent_search.db" "$top/damaged.db" || fail "the undo did not bring the damage back"
+apply "$top/plan.json"
+show doctor check --deep
+show doctor runs list
+show doctor backups list
 
 echo
 echo "Done. Your own sessions: cass index && cass doctor check"

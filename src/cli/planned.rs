@@ -166,7 +166,9 @@ pub(super) fn document<T: Body>(
                 }
                 Ended::NoOp => {}
                 // What is derived serves the old generation until the next run.
-                Ended::Applied { receipt } if receipt.after != receipt.before => {
+                Ended::Applied { receipt }
+                    if receipt.after != receipt.before && receipt.undoes.is_none() =>
+                {
                     report = report.recommending(&[Next::Index, Next::Check], &ctx.site);
                 }
                 Ended::Applied { .. } | Ended::AlreadyApplied { .. } => {
