@@ -24,7 +24,7 @@ full) sessions=10000 messages=1000000 quarter=2500 big_messages=420000 spawns=50
 esac
 
 if [ -z "${BENCH_BIN:-}" ]; then
-  cargo build --quiet --release --locked --bin cass --example corpus --example parts
+  cargo build --quiet --release --locked --bin cass --example corpus --example parts --example rebuild_speed
   BENCH_BIN=$(cd "${CARGO_TARGET_DIR:-target}/release" && pwd)
 fi
 cass=$BENCH_BIN/cass corpus=$BENCH_BIN/examples/corpus parts=$BENCH_BIN/examples/parts
@@ -199,6 +199,37 @@ spawned "$dir/home-empty" --data-dir "$dir/nothing-here" doctor check --json
 row "check on an empty folder (median)" "$(awk -v s="$median" 'BEGIN { print s * 1000 }')" ms 30 limit le 1
 spawned "$dir/home" --data-dir "$dir/data" health --json
 row "health (median)" "$(awk -v s="$median" 'BEGIN { print s * 1000 }')" ms 50 limit le 1
+
+note "== repair: nothing to do with a hot WAL, then a rebuild from the mirror"
+# Of the part without the large source, whose archive is still as the runs above left it.
+copy=$dir/data-repair
+cp -a "$dir/data" "$copy"
+live=$(cat "$copy/CURRENT")
+plan() { # the plan of a repair; its fingerprint in $fp
+  measure "$dir/home" "$copy" doctor repair --json
+  expect 0 "cass doctor repair"
+  fp=$(grep -o '"plan_fingerprint":"[^"]*"' "$dir/out.json" | head -1 | cut -d'"' -f4)
+}
+# A reader keeps the last commits in the WAL: what a killed run leaves as well.
+grown=$(find "$dir/home" -name '*.jsonl' | sort | head -1)
+tail -n 1 "$grown" >>"$grown"
+flock -s "$copy/locks/archive.lock" env HOME="$dir/home" "$cass" --data-dir "$copy" index --json --skip-lexical >/dev/null
+[ -s "$copy/generations/$live/agent_search.db-wal" ] || note "the WAL is not hot"
+plan
+grep -q '"status":"no-op"' "$dir/out.json" || { echo "bench: a hot WAL needs a plan" >&2; exit 1; }
+size_mb=$(du -sm "$copy/generations/$live" | cut -f1)
+row "repair of a sound archive, hot WAL" "$seconds" s "$size_mb" "MB of archive, every row verified" info
+row "repair, sound: peak RSS" "$((kib / 1024))" MiB 256 limit le 1
+rm -f "$copy/generations/$live/agent_search.db"
+plan
+row "plan of a rebuild" "$seconds" s "$index" "first index" info
+measure "$dir/home" "$copy" doctor repair --json --yes --plan-fingerprint "$fp"
+expect 0 "cass doctor repair --yes"
+row "rebuild: plan again, build, verify, promote" "$seconds" s "$index" "first index" info
+row "rebuild: peak RSS" "$((kib / 1024))" MiB 256 limit le 1
+t=$(HOME="$dir/home" "$BENCH_BIN/examples/rebuild_speed" "$copy" | sed -n 's/.* in \([0-9.]*\) s, .*/\1/p')
+row "replay of the mirror alone" "$t" s "$index" "first index" ge 0.7
+rm -rf "$copy"
 
 note "== others on the same bytes"
 clock() {

@@ -121,7 +121,13 @@ impl UndoPlanner {
                         .with_hint("This lists the runs:")
                         .with_hint_argv(["cass", "doctor", "runs", "list"])
                 })?;
-                if receipt.status != RunStatus::Applied || undone(id) {
+                // A killed run may have put something aside all the same.
+                let holds = match receipt.status {
+                    RunStatus::Applied => true,
+                    RunStatus::Failed => !receipt.moved.is_empty(),
+                    RunStatus::RolledBack | RunStatus::Rehearsed => false,
+                };
+                if !holds || undone(id) {
                     return Err(Error::new(
                         ErrorKind::Blocked,
                         format!("{id} changed nothing that still holds"),

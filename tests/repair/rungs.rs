@@ -201,6 +201,7 @@ fn what_the_mirror_lost_comes_from_the_rows_of_the_damaged_archive() {
     fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
     let planned = plan(&s, &["doctor", "repair"]).expect(0);
     assert_eq!(rung(&planned), [4], "{}", planned.stdout);
+    let first = fingerprint(&planned);
     let gates = planned.at("/safety_gates").as_array().unwrap();
     assert!(
         gates
@@ -213,6 +214,11 @@ fn what_the_mirror_lost_comes_from_the_rows_of_the_damaged_archive() {
         all.values().map(Vec::len).sum()
     };
     assert_eq!(count(&after) + 1, count(&truth));
+    let undo = plan(&s, &["doctor", "runs", "undo", "latest"]).expect(0);
+    apply(&s, &undo).expect(0);
+    let again = plan(&s, &["doctor", "repair"]).expect(0);
+    assert_eq!(fingerprint(&again), first);
+    apply(&s, &again).expect(0);
     let seal = s
         .data()
         .join(planned.text("/forensic_bundle/artifact_manifest_path"));

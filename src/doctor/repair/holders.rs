@@ -10,6 +10,7 @@ use crate::model::watch::Watch;
 use crate::store::archive::Rescued;
 use crate::store::file_state::file_state;
 use crate::store::generation::GenerationId;
+use crate::store::run::Purpose;
 use crate::store::named::NamedArchive;
 use crate::store::{backup, layout, seal};
 
@@ -125,6 +126,9 @@ pub(super) fn holders(
     kept.extend(
         seal::list(root)?
             .into_iter()
+            // What an undo took back was made of what is still there: it adds nothing, and the plan
+            // that made it must be the same plan again.
+            .filter(|(_, seal)| !seal.as_ref().is_ok_and(|s| s.reason == Purpose::Undo.word()))
             .map(|(id, _)| (id.to_string(), layout::archive_db(id.as_str()))),
     );
     kept.reverse();

@@ -20,7 +20,7 @@ use crate::model::plan::Coverage;
 use crate::store::archive::{ArchiveReader, Head, promote_line};
 use crate::store::coverage;
 use crate::store::generation::{self, Generation, GenerationId, current_or_none};
-use crate::store::layout;
+use crate::store::{backup, layout};
 use crate::store::seal::{self, Sealing};
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -299,6 +299,11 @@ pub fn close(
         receipt.backup_id = done.backup_id;
         receipt.probes = done.probes;
         receipt.coverage_after = done.coverage;
+    } else if let Some(backup) = backup_of(root, &intent.run_id)? {
+        // A folder of that name is a whole, verified backup.
+        receipt.status = RunStatus::Applied;
+        receipt.actions = outcomes(intent, true);
+        receipt.backup_id = Some(backup);
     } else {
         if let Some(target) = intent.target.as_ref().filter(|t| t.made_here) {
             cap.remove_candidate(target.generation.as_str())?;
@@ -318,6 +323,15 @@ pub fn close(
         status: receipt.status,
         receipt: path,
     })
+}
+
+/// The backup that a run made.
+fn backup_of(root: &Root, run: &RunId) -> Result<Option<String>> {
+    Ok(backup::list(root)?
+        .into_iter()
+        .filter_map(|(id, b)| Some((id, b.ok()?)))
+        .find(|(_, b)| b.run_id.as_deref() == Some(run.as_str()))
+        .map(|(id, _)| id.to_string()))
 }
 
 fn outcomes(intent: &Intent, took_effect: bool) -> Vec<ActionOutcome> {
