@@ -445,7 +445,6 @@ mod tests {
                 "CURRENT",
                 "locks",
                 "locks/writer.lock",
-                "coverage.jsonl",
                 "generations",
                 "generations/g00000001",
                 "generations/g00000001/x",
@@ -457,6 +456,11 @@ mod tests {
                     "{stays}"
                 );
             }
+            // Only a new ledger takes the place of one, and the old one is kept.
+            assert_eq!(
+                kind("coverage.jsonl", "backups/x"),
+                Err(ErrorKind::UnsafeTarget)
+            );
             let (from, to) = ("generations/g00000002", "doctor/quarantine/g00000002");
             assert_eq!(kind(from, to), Ok(()));
             assert!(dir.join(to).is_dir() && !dir.join(from).exists());

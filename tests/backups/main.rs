@@ -56,7 +56,14 @@ pub fn root(sandbox: &Sandbox) -> Root {
 
 /// Does something as the holder of the writer lock.
 pub fn locked<T>(sandbox: &Sandbox, f: impl FnOnce(Capture<'_>) -> T) -> T {
-    let lock = WriterLock::acquire(root(sandbox), "test", 0).unwrap();
+    // A process that another test is starting has a copy of our descriptor until it is the program
+    // that it starts, and with it the lock.
+    let lock = loop {
+        match WriterLock::acquire(root(sandbox), "test", 0) {
+            Err(e) if e.kind() == cass::error::ErrorKind::LockBusy => std::thread::yield_now(),
+            other => break other.unwrap(),
+        }
+    };
     f(Capture::new(&lock))
 }
 
