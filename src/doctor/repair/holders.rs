@@ -10,8 +10,8 @@ use crate::model::watch::Watch;
 use crate::store::archive::Rescued;
 use crate::store::file_state::file_state;
 use crate::store::generation::GenerationId;
-use crate::store::run::Purpose;
 use crate::store::named::NamedArchive;
+use crate::store::run::Purpose;
 use crate::store::{backup, layout, seal};
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -128,7 +128,11 @@ pub(super) fn holders(
             .into_iter()
             // What an undo took back was made of what is still there: it adds nothing, and the plan
             // that made it must be the same plan again.
-            .filter(|(_, seal)| !seal.as_ref().is_ok_and(|s| s.reason == Purpose::Undo.word()))
+            .filter(|(_, seal)| {
+                !seal
+                    .as_ref()
+                    .is_ok_and(|s| s.reason == Purpose::Undo.word())
+            })
             .map(|(id, _)| (id.to_string(), layout::archive_db(id.as_str()))),
     );
     kept.reverse();

@@ -373,7 +373,7 @@ impl SourceAppend<'_, '_> {
 
     /// The newest record of the conversation with this native id of which `record` can be a
     /// version.
-    fn find_native(
+    pub(super) fn find_native(
         &self,
         at: usize,
         native: &str,
@@ -393,7 +393,7 @@ impl SourceAppend<'_, '_> {
             .query_row((o.row.id, native, &record.record_type), |r| r.get(0))
     }
 
-    fn is_superseded(&self, row: i64) -> rusqlite::Result<bool> {
+    pub(super) fn is_superseded(&self, row: i64) -> rusqlite::Result<bool> {
         self.conn
             .prepare_cached("SELECT 1 FROM records WHERE supersedes=?1 LIMIT 1")?
             .exists([row])

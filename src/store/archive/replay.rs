@@ -367,8 +367,19 @@ impl Replay<'_, '_> {
         let here = append.open[at].row.id;
         if r.is_run() {
             let original = self.mapped(conn, r.duplicate_of)?;
-            put_run(append, at, r, original).map_err(fail)?;
+            put_bare(append, at, r, original, None).map_err(fail)?;
             self.out.records += 1;
+            return Ok(());
+        }
+        if r.is_taken_back() {
+            let by = self.mapped(conn, r.duplicate_of)?;
+            // Where what was taken back is lost there is nothing to say of it, and once is enough.
+            if let Some(older) = self.mapped(conn, r.supersedes)?
+                && !append.is_superseded(older).map_err(fail)?
+            {
+                put_bare(append, at, r, by, Some(older)).map_err(fail)?;
+                self.out.records += 1;
+            }
             return Ok(());
         }
         let place = match key_in(conn, here, &r.hash, r.occurrence).map_err(fail)? {
@@ -388,6 +399,18 @@ impl Replay<'_, '_> {
             time_ms: r.time_ms,
             disposition,
             facts: Facts::default(),
+        };
+        // What was taken back and is said again names nothing that it supersedes, and has the id.
+        let place = match (place, &record.native_id) {
+            (Place::New, Some(native))
+                if append
+                    .find_native(at, native, &record)
+                    .map_err(fail)?
+                    .is_some() =>
+            {
+                Place::Restated
+            }
+            (place, _) => place,
         };
         append
             .put_record(at, &record, r.occurrence, place)
@@ -553,12 +576,14 @@ fn key_in(
     .optional()
 }
 
-/// Puts the row of a run of unchanged records as it was.
-fn put_run(
+/// Puts a row that says nothing of its own as it was: a run of unchanged records, or a record that
+/// was taken back.
+fn put_bare(
     append: &mut SourceAppend<'_, '_>,
     at: usize,
     r: &RecordRow,
     original: Option<i64>,
+    older: Option<i64>,
 ) -> rusqlite::Result<()> {
     let id = append.next.record;
     append.next.record += 1;
@@ -581,7 +606,7 @@ fn put_run(
             text(names::class(RecordClass::Duplicate)),
             opt_int(original),
             ValueRef::Null,
-            ValueRef::Null,
+            opt_int(older),
             ValueRef::Null,
             text(&r.record_type),
             ValueRef::Null,

@@ -165,6 +165,16 @@ impl RecordRow {
         })
     }
 
+    /// Whether it says that a record was taken back. Such a row is no coverage key.
+    pub fn is_taken_back(&self) -> bool {
+        !self.counted
+            && self.class == RecordClass::Duplicate
+            && self.record_type == "taken-back"
+            && self.span.len == 0
+            && self.supersedes.is_some()
+            && self.native_id.is_none()
+    }
+
     /// Whether it stands for a run of records that did not change since the capture before. Such
     /// a row is no coverage key.
     pub fn is_run(&self) -> bool {
@@ -246,7 +256,7 @@ impl<'l> Rescued<'l> {
     /// `io`, and whatever `f` returns.
     pub fn coverage(&self, f: &mut dyn FnMut(RescuedKey<'_>) -> Result<()>) -> Result<()> {
         self.records(0, &mut |r| {
-            if r.is_run() {
+            if r.is_run() || r.is_taken_back() {
                 return Ok(true);
             }
             let known = self.conversations.get(&r.conversation);

@@ -20,8 +20,8 @@ use crate::model::plan::Coverage;
 use crate::store::archive::{ArchiveReader, Head, promote_line};
 use crate::store::coverage;
 use crate::store::generation::{self, Generation, GenerationId, current_or_none};
-use crate::store::{backup, layout};
 use crate::store::seal::{self, Sealing};
+use crate::store::{backup, layout};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
