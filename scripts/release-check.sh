@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # What is slow or needs more tools than the test command: run it before a release.
 #
-#   scripts/release-check.sh [deny] [mutants] [faults] [fuzz] [powercut] [bench]      default: all
+#   scripts/release-check.sh [deny] [mutants] [faults] [torture] [fuzz] [powercut] [bench]      default: all
 #
 # Needs, besides what scripts/test.sh needs:
 #   deny      cargo-deny      cargo install --locked cargo-deny
 #   mutants   cargo-mutants   cargo install --locked cargo-mutants
 #   faults    strace, half an hour
+#   torture   strace, an hour
 #   fuzz      nothing more: libFuzzer through the stable compiler's coverage flags (x86_64 Linux)
 #   powercut  root, loop mounts, mkfs.ext4
 #   bench     about 12 GB of disk, 30 minutes
@@ -15,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(deny mutants faults fuzz powercut bench)
+[ ${#parts[@]} -gt 0 ] || parts=(deny mutants faults torture fuzz powercut bench)
 failed=()
 need() {
   command -v "$1" >/dev/null && return 0
@@ -39,7 +40,13 @@ mutants() {
 # Every error at every system call of an index; the test command takes one error a kind.
 faults() {
   need strace "apt-get install strace" || return 1
-  CASS_FAULTS=long cargo test --locked --test faults -- --nocapture
+  CASS_FAULTS=long cargo test --locked --test faults -- --skip planned:: --nocapture
+}
+
+# The same for repairs, backups, restores and undos, and pairs of faults.
+torture() {
+  need strace "apt-get install strace" || return 1
+  scripts/torture.sh long
 }
 
 fuzz() {
@@ -66,7 +73,7 @@ bench() { scripts/bench.sh full; }
 
 for part in "${parts[@]}"; do
   case $part in
-  deny | mutants | faults | fuzz | powercut | bench) ;;
+  deny | mutants | faults | torture | fuzz | powercut | bench) ;;
   *)
     echo "unknown part $part" >&2
     exit 2

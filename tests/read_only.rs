@@ -244,6 +244,8 @@ fn states() -> Vec<(&'static str, Home, Option<File>)> {
     }
     add("torn tails", home);
 
+    add("repaired, a backup, a run that was killed", with_runs());
+
     let home = Home::indexed();
     let lock = File::options()
         .read(true)
@@ -253,6 +255,53 @@ fn states() -> Vec<(&'static str, Home, Option<File>)> {
     lock.lock().expect("the lock");
     all.push(("locked by a writer", home, Some(lock)));
     all
+}
+
+/// A home with a backup, a repair that can be undone, and one that was killed.
+fn with_runs() -> Home {
+    let home = Home::indexed();
+    let apply = |args: &[&str]| {
+        let out = home.cass(args);
+        let document: Value = serde_json::from_slice(&out.stdout).expect("a document");
+        let argv = document
+            .as_object()
+            .and_then(|o| o.values().find_map(|v| v.get("apply_argv")?.as_array()))
+            .unwrap_or_else(|| panic!("{args:?}: no plan to apply in {document}"));
+        let argv: Vec<&str> = argv
+            .iter()
+            .skip(1)
+            .filter_map(Value::as_str)
+            .filter(|w| !w.starts_with("--data-dir"))
+            .collect();
+        let out = home.cass(&argv);
+        assert!(out.status.success(), "{argv:?}: {out:?}");
+    };
+    apply(&["doctor", "backups", "create", "--json"]);
+    fs::remove_file(home.archive()).unwrap();
+    apply(&["doctor", "repair", "--json"]);
+    let receipts = home.data().join("doctor/receipts");
+    let last = fs::read_dir(&receipts)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .max()
+        .expect("a receipt");
+    let receipt = fs::read(&last).unwrap();
+    fs::remove_file(&last).unwrap();
+    // The same intent under a name of its own: a run that has no receipt.
+    let intent = home
+        .data()
+        .join("doctor/intents")
+        .join(last.file_name().unwrap());
+    let text = fs::read_to_string(&intent).unwrap();
+    let id = last.file_stem().unwrap().to_string_lossy().into_owned();
+    let other = "run-01ffffff-ffff-7fff-8fff-ffffffffffff";
+    fs::write(
+        intent.with_file_name(format!("{other}.json")),
+        text.replace(&id, other),
+    )
+    .unwrap();
+    fs::write(&last, receipt).unwrap();
+    home
 }
 
 fn rusqlite_open(path: &Path) -> rusqlite::Connection {
@@ -267,6 +316,22 @@ fn reading(session: &str, source: &str) -> Vec<Vec<String>> {
         line(&["doctor", "check"]),
         line(&["doctor", "archive-scan", "--json"]),
         line(&["doctor", "archive-scan", "--deep", "--json"]),
+        line(&["doctor", "repair", "--json"]),
+        line(&["doctor", "repair", "--dry-run"]),
+        line(&["doctor", "backups", "create", "--json"]),
+        line(&["doctor", "backups", "list", "--json"]),
+        line(&["doctor", "backups", "verify", "b00000001", "--json"]),
+        line(&[
+            "doctor",
+            "backups",
+            "verify",
+            "b00000001",
+            "--deep",
+            "--json",
+        ]),
+        line(&["doctor", "runs", "list", "--json"]),
+        line(&["doctor", "runs", "show", "latest", "--json"]),
+        line(&["doctor", "runs", "undo", "latest", "--json"]),
         line(&["health", "--json"]),
         line(&["sessions", "list", "--json"]),
         line(&["sessions", "show", session, "--json"]),

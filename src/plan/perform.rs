@@ -14,8 +14,8 @@ use crate::store::generation::{self, GenerationId, Live};
 use crate::store::layout;
 use crate::store::mirror::MirrorWriter;
 use crate::store::run::{
-    self, ActionOutcome, Completed, EventLog, Failure, Intent, Moved, OutcomeWord, Purpose,
-    Receipt, RunId, RunStatus, Target,
+    self, ActionOutcome, Attempt, Completed, EventLog, Failure, Intent, Moved, OutcomeWord,
+    Purpose, Receipt, RunId, RunStatus, Target,
 };
 
 /// How performing ended, once the intent was written.
@@ -264,6 +264,7 @@ impl Run<'_> {
             &mut self.log,
             &self.intent,
             self.plan.notes().sole_copies > 0 || !self.plan.body().missing.is_empty(),
+            Attempt::First,
             self.env.now_ms(),
         )?;
         self.backup_id.clone_from(&done.backup_id);
@@ -373,14 +374,17 @@ impl Run<'_> {
         let live = crate::store::generation::current_or_none(cap.root())
             .ok()
             .flatten();
-        if let Some(target) = target.filter(|t| t.made_here) {
-            if live.as_ref() == Some(&target.generation) && self.completed.is_none() {
+        if let Some(target) = target {
+            if live.as_ref() == Some(&target.generation)
+                && self.intent.before.as_ref() != Some(&target.generation)
+                && self.completed.is_none()
+            {
                 // It has taken effect: who next takes the lock finishes it. No receipt says less.
                 return Performed::Failed {
                     error: Error::new(
                         ErrorKind::RepairFailed,
                         format!(
-                            "the new archive is live, but what follows failed: {}",
+                            "the archive of the plan is live, but what follows failed: {}",
                             error.message()
                         ),
                     )
@@ -391,7 +395,7 @@ impl Run<'_> {
                     context: None,
                 };
             }
-            if live.as_ref() != Some(&target.generation) {
+            if target.made_here && live.as_ref() != Some(&target.generation) {
                 // Worth nothing, and the next try would need its room.
                 let _ = cap.remove_candidate(target.generation.as_str());
             }

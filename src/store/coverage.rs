@@ -78,6 +78,15 @@ impl Line {
         }
     }
 
+    /// The generation that a run made live, or live again: `receipt` is where the run's receipt lies.
+    #[must_use]
+    pub fn promotion_of(&self, receipt: &str) -> Option<&GenerationId> {
+        match self {
+            Line::Promote(p) if p.receipt.as_deref() == Some(receipt) => Some(&p.generation),
+            _ => None,
+        }
+    }
+
     /// The archive id.
     #[must_use]
     pub fn archive(&self) -> &str {

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-const CASS: &str = env!("CARGO_BIN_EXE_cass");
+pub const CASS: &str = env!("CARGO_BIN_EXE_cass");
 const GROWS: &str = ".claude/projects/-home-user-p/cc432c40-914a-4c1a-a972-0103199a736a.jsonl";
 const GOES: &str = ".claude/projects/-home-user-p/68d61609-708d-431d-b552-dc582ffc947b.jsonl";
 const COMES: &str = ".codex/sessions/2026/11/29/\
@@ -567,7 +567,7 @@ impl Home {
     }
 }
 
-fn walk(folder: &Path, folders: &mut Vec<PathBuf>, files: &mut Vec<(PathBuf, Vec<u8>)>) {
+pub fn walk(folder: &Path, folders: &mut Vec<PathBuf>, files: &mut Vec<(PathBuf, Vec<u8>)>) {
     folders.push(folder.to_owned());
     for entry in fs::read_dir(folder).expect("a folder") {
         let entry = entry.expect("an entry");
@@ -580,7 +580,7 @@ fn walk(folder: &Path, folders: &mut Vec<PathBuf>, files: &mut Vec<(PathBuf, Vec
 }
 
 /// Thread and name of the call that a line of strace begins with.
-fn thread_name(line: &str) -> Option<(String, String)> {
+pub fn thread_name(line: &str) -> Option<(String, String)> {
     let (thread, rest) = line.split_once(' ')?;
     let (name, _) = rest.trim_start().split_once('(')?;
     let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -589,7 +589,7 @@ fn thread_name(line: &str) -> Option<(String, String)> {
 
 /// The same, and the path that `strace -P` finds the call by: the first that it names, else that
 /// of its file descriptor. `None` for calls outside `home`.
-fn thread_name_path(line: &str, home: &str) -> Option<(String, String, String)> {
+pub fn thread_name_path(line: &str, home: &str) -> Option<(String, String, String)> {
     let (thread, name) = thread_name(line)?;
     let (_, args) = line.split_once('(')?;
     let of_fd = args

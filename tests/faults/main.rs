@@ -20,6 +20,8 @@
 )]
 
 mod harness;
+mod planned;
+mod works;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,7 +86,7 @@ fn runs() -> Vec<Work> {
     }
 }
 
-fn is_long() -> bool {
+pub fn is_long() -> bool {
     std::env::var_os("CASS_FAULTS").is_some_and(|v| v == "long")
 }
 

@@ -14,6 +14,7 @@
 mod sandbox;
 
 mod backups;
+mod full_disk;
 mod interrupted;
 mod lab;
 mod rungs;

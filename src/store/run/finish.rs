@@ -13,10 +13,10 @@ use super::quarantine::{moved_by, put_back};
 use super::receipt::{self, ActionOutcome, OutcomeWord, Receipt, RunStatus, write_receipt};
 use std::time::Duration;
 
-use crate::disk::{ArchiveShared, Capture, Root};
+use crate::disk::{ArchiveShared, Capture, EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::Interrupt;
-use crate::model::plan::Coverage;
+use crate::model::plan::{Action, Coverage};
 use crate::store::archive::{ArchiveReader, Head, promote_line};
 use crate::store::coverage;
 use crate::store::generation::{self, Generation, GenerationId, current_or_none};
@@ -49,6 +49,16 @@ pub struct Completed {
     pub coverage: Option<Coverage>,
 }
 
+/// Who probes a promoted archive: what a disk does to one process may be over for the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// The run itself. A write probe that the disk fails says nothing about the archive, and nothing
+    /// that was written since can be relied on in this process: the next one finishes the run.
+    First,
+    /// A later one: whatever fails then is a reason to go back.
+    Later,
+}
+
 /// Seals the outgoing generation, writes the promotion to the coverage ledger and probes the
 /// archive. `CURRENT` names the intent's target by now. A failed probe makes it name the old
 /// generation again.
@@ -60,6 +70,7 @@ pub fn complete_promotion(
     log: &mut EventLog,
     intent: &Intent,
     sole_copy: bool,
+    attempt: Attempt,
     now_ms: i64,
 ) -> Result<Completed> {
     let root = cap.root();
@@ -118,7 +129,13 @@ pub fn complete_promotion(
             coverage: coverage_of(root),
         });
     }
-    let probes = probe(cap, &generation, head);
+    let (probes, error) = probe(cap, &generation, head);
+    if let Some(error) = error
+        && attempt == Attempt::First
+        && matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace)
+    {
+        return Err(error);
+    }
     let failed = probes.iter().any(|p| !p.ok);
     log.add(
         &intent.run_id,
@@ -239,6 +256,7 @@ pub fn finish_interrupted(
     now_ms: i64,
     interrupt: &Interrupt,
 ) -> Result<Vec<Finished>> {
+    remove_half_written(cap)?;
     let open = open_intents(cap.root())?;
     let mut done = Vec::new();
     for (_, intent) in open {
@@ -250,6 +268,24 @@ pub fn finish_interrupted(
         done.push(close(cap, &mut log, &intent, now_ms)?);
     }
     Ok(done)
+}
+
+/// Records that a killed writer had not given their names yet. Those of other files have one name
+/// each and are written over; these would add up.
+fn remove_half_written(cap: Capture<'_>) -> Result<()> {
+    for folder in [layout::INTENTS, layout::RECEIPTS, layout::FAILURES] {
+        for entry in cap.root().list(folder)?.unwrap_or_default() {
+            let run = entry
+                .name
+                .strip_prefix('.')
+                .and_then(|n| n.strip_suffix(".json.tmp"))
+                .and_then(RunId::parse);
+            if run.is_some() && entry.kind == EntryKind::File {
+                cap.remove_derived(&format!("{folder}/{}", entry.name))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Finishes or closes one run.
@@ -290,7 +326,7 @@ pub fn close(
         closed_by_later_run: true,
     };
     if took_effect {
-        let done = complete_promotion(cap, log, intent, true, now_ms)?;
+        let done = complete_promotion(cap, log, intent, true, Attempt::Later, now_ms)?;
         receipt.status = if done.rolled_back {
             RunStatus::RolledBack
         } else {
@@ -299,8 +335,15 @@ pub fn close(
         receipt.backup_id = done.backup_id;
         receipt.probes = done.probes;
         receipt.coverage_after = done.coverage;
-    } else if let Some(backup) = backup_of(root, &intent.run_id)? {
-        // A folder of that name is a whole, verified backup.
+    } else if let (Some(target), Some(before)) = (&intent.target, &intent.before)
+        && was_promoted(root, intent, &target.generation)?
+        && current_or_none(root)?.as_ref() == Some(before)
+    {
+        // It was killed between going back and saying so.
+        roll_back(cap, log, intent, before, &target.generation, now_ms)?;
+        receipt.status = RunStatus::RolledBack;
+        receipt.error = Some("a probe failed after the promotion".to_owned());
+    } else if let Some(backup) = made_by(cap, intent)? {
         receipt.status = RunStatus::Applied;
         receipt.actions = outcomes(intent, true);
         receipt.backup_id = Some(backup);
@@ -325,13 +368,37 @@ pub fn close(
     })
 }
 
-/// The backup that a run made.
-fn backup_of(root: &Root, run: &RunId) -> Result<Option<String>> {
-    Ok(backup::list(root)?
+/// Whether the ledger says, in the words of this run, that its target was promoted or taken back.
+fn was_promoted(root: &Root, intent: &Intent, target: &GenerationId) -> Result<bool> {
+    let path = receipt::path_of(&intent.run_id);
+    let mut found = false;
+    coverage::for_each(
+        root,
+        &mut |_, line| {
+            found |= line.promotion_of(&path).is_some_and(|id| id == target);
+            Ok(())
+        },
+        &mut |_| Ok(()),
+    )?;
+    Ok(found)
+}
+
+/// The backup of a run that had nothing else to do and was killed before its receipt. What it had
+/// not finished copying is removed.
+fn made_by(cap: Capture<'_>, intent: &Intent) -> Result<Option<String>> {
+    let creates = |a: &Action| matches!(a, Action::CreateBackup { .. });
+    if !intent.actions.iter().any(creates) {
+        return Ok(None);
+    }
+    cap.remove_unfinished(layout::BACKUP_STAGING)?;
+    if !intent.actions.iter().all(creates) {
+        return Ok(None);
+    }
+    Ok(backup::list(cap.root())?
         .into_iter()
-        .filter_map(|(id, b)| Some((id, b.ok()?)))
-        .find(|(_, b)| b.run_id.as_deref() == Some(run.as_str()))
-        .map(|(id, _)| id.to_string()))
+        .filter_map(|(_, b)| b.ok())
+        .find(|b| b.run_id.as_deref() == Some(intent.run_id.as_str()))
+        .map(|b| b.backup_id.to_string()))
 }
 
 fn outcomes(intent: &Intent, took_effect: bool) -> Vec<ActionOutcome> {

@@ -18,7 +18,8 @@ pub use failure::{
     record_failure,
 };
 pub use finish::{
-    Completed, Finished, close, complete_promotion, coverage_in, coverage_of, finish_interrupted,
+    Attempt, Completed, Finished, close, complete_promotion, coverage_in, coverage_of,
+    finish_interrupted,
 };
 pub use intent::{
     FORMAT as INTENT_FORMAT, Intent, Purpose, Target, open_intents, read_intent,

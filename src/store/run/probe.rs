@@ -19,9 +19,9 @@ pub struct Probe {
 }
 
 impl Probe {
-    fn of(name: &str, tried: Result<String>) -> Probe {
+    fn of(name: &str, tried: &Result<String>) -> Probe {
         let (ok, detail) = match tried {
-            Ok(detail) => (true, detail),
+            Ok(detail) => (true, detail.clone()),
             Err(e) => (false, e.message().to_owned()),
         };
         Probe {
@@ -32,9 +32,10 @@ impl Probe {
     }
 }
 
-/// Reads the live archive, then writes to it inside a transaction that is rolled back.
+/// Reads the live archive, then writes to it inside a transaction that is rolled back. Why the write
+/// failed is given as well.
 #[must_use]
-pub fn probe(cap: Capture<'_>, expected: &Generation, head: Head) -> Vec<Probe> {
+pub fn probe(cap: Capture<'_>, expected: &Generation, head: Head) -> (Vec<Probe>, Option<Error>) {
     let read = || -> Result<String> {
         let reader = ArchiveReader::open(cap.root())?
             .ok_or_else(|| Error::new(ErrorKind::ArchiveMissing, "no archive is live"))?;
@@ -56,14 +57,16 @@ pub fn probe(cap: Capture<'_>, expected: &Generation, head: Head) -> Vec<Probe> 
             expected.id, counts.conversations, counts.messages, head.commit
         ))
     };
-    let first = Probe::of("read", read());
+    let first = Probe::of("read", &read());
     if !first.ok {
-        return vec![first];
+        return (vec![first], None);
     }
     // No reader of this process is open any more: closing one would drop the writer's locks.
     let write = || -> Result<String> {
         ArchiveWriter::open(cap, expected.clone())?.try_to_write()?;
         Ok("a row was written in a transaction that was rolled back".to_owned())
     };
-    vec![first, Probe::of("write", write())]
+    let wrote = write();
+    let second = Probe::of("write", &wrote);
+    (vec![first, second], wrote.err())
 }
