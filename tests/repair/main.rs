@@ -16,5 +16,6 @@ mod sandbox;
 mod backups;
 mod interrupted;
 mod lab;
+mod operator;
 mod rungs;
 mod wrong_uses;
