@@ -23,7 +23,7 @@ pub(super) fn create(ctx: &Context, args: &BackupsCreateArgs) -> Result<Report<B
         words.push(format!("--label={label}"));
     }
     let approval = planned::approval(&args.apply, &words)?;
-    let came = planned::come(ctx, &planner, approval.as_ref())?;
+    let came = planned::come(ctx, &planner, approval.as_ref(), &words)?;
     let showing = planned::showing(ctx, &args.apply, &words);
     Ok(planned::document(
         ctx,
@@ -54,7 +54,7 @@ pub(super) fn restore(
     let Some(approval) = planned::approval(&args.apply, &words)? else {
         return rehearsed(ctx, args, &planner, showing);
     };
-    let came = planned::come(ctx, &planner, Some(&approval))?;
+    let came = planned::come(ctx, &planner, Some(&approval), &words)?;
     let before = match &came {
         Came::Applied(done) => match &done.ended {
             Ended::Applied { receipt } | Ended::AlreadyApplied { receipt } => {

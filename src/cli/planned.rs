@@ -63,11 +63,11 @@ fn covered(path: &Path) -> Result<serde_json::Value> {
         Error::new(ErrorKind::Usage, format!("{} {what}", path.display()))
             .with_hint("--plan-file takes the JSON document that the dry run printed.")
     };
-    let meta = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?;
+    let meta = std::fs::metadata(path).map_err(|_| bad("can't be read"))?;
     if !meta.is_file() || meta.len() > PLAN_FILE {
         return Err(bad("is no plan file"));
     }
-    let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let bytes = std::fs::read(path).map_err(|_| bad("can't be read"))?;
     let document: serde_json::Value =
         serde_json::from_slice(&bytes).map_err(|_| bad("is no JSON document"))?;
     document
@@ -75,15 +75,17 @@ fn covered(path: &Path) -> Result<serde_json::Value> {
         .into_iter()
         .flat_map(|o| o.values())
         .find_map(|v| v.get("covered"))
+        .filter(|covered| covered.is_object())
         .cloned()
         .ok_or_else(|| bad("holds no plan"))
 }
 
-/// Plans, or applies what was approved.
+/// Plans, or applies what was approved. `words` are those of the dry run.
 pub(super) fn come(
     ctx: &Context,
     planner: &dyn Planner,
     approval: Option<&Approval>,
+    words: &[String],
 ) -> Result<Came> {
     let watch = Watch {
         progress: &ctx.progress,
@@ -93,7 +95,16 @@ pub(super) fn come(
     drop(place::wait_for_checkpoint(&ctx.env, &ctx.interrupt)?);
     let came = match approval {
         None => plan(&ctx.env, planner, watch).map(Came::Plan),
-        Some(approval) => apply(&ctx.env, planner, approval, watch).map(Came::Applied),
+        Some(approval) => apply(&ctx.env, planner, approval, watch)
+            .map(Came::Applied)
+            .map_err(|e| match e.kind() {
+                // The new plan is one dry run away.
+                ErrorKind::PlanMismatch => {
+                    let dry_run = std::iter::once("cass".to_owned()).chain(words.iter().cloned());
+                    e.with_hint_argv(dry_run)
+                }
+                _ => e,
+            }),
     };
     ctx.progress.end();
     came
@@ -121,7 +132,10 @@ pub(super) fn document<T: Body>(
     match came {
         Came::Plan(plan) => {
             let argv = apply_argv(showing, plan);
-            let (status, kind) = if plan.is_empty() && plan.blocked().is_none() {
+            let idle = plan.is_empty() && plan.blocked().is_none();
+            let (status, kind) = if idle && plan.notes().then.is_some() {
+                (Status::NoOp, OutcomeKind::OkReadOnlyDiagnosed)
+            } else if idle {
                 (Status::NoOp, OutcomeKind::OkNoActionNeeded)
             } else {
                 (Status::Planned, OutcomeKind::Planned)
@@ -135,6 +149,9 @@ pub(super) fn document<T: Body>(
             if let Some(error) = plan.blocked() {
                 report.status = Status::Blocked;
                 report = report.failing(&error, true, &ctx.site);
+            }
+            if let (true, Some(then)) = (idle, &plan.notes().then) {
+                report = report.recommending(std::slice::from_ref(then), &ctx.site);
             }
             if let Some(argv) = argv {
                 // The site adds the data directory again.
@@ -272,6 +289,9 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
 /// One sentence about a plan or its outcome.
 pub(super) fn verdict<T>(report: &Report<T>, what: &str) -> String {
     match report.status {
+        Status::NoOp if report.recommended_action != NextId::None => {
+            format!("No {what} is possible or needed here; what was found is settled by:")
+        }
         Status::NoOp => format!("Nothing to do: no {what} is needed."),
         Status::Planned => {
             format!("This is the plan of the {what}; nothing was changed. To apply exactly it:")

@@ -1,13 +1,15 @@
 //! `cass doctor repair`, `cass doctor --fix`
 
+use std::path::{Path, PathBuf};
+
 use super::args::{ApplyArgs, Detail, DoctorArgs, RepairArgs};
 use super::context::Context;
 use super::emit::{Human, Output};
 use super::page::Page;
 use super::planned::{self, Came};
 use crate::doctor::repair::{FixPlanner, RepairPlanner};
-use crate::error::Result;
-use crate::model::next::Next;
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::next::{NextId, REPAIR};
 use crate::model::plan::GateVerdict;
 use crate::plan::{Approval, Ended};
 use crate::report::envelope::{OutcomeKind, Report, Status};
@@ -42,20 +44,35 @@ pub(super) fn run(ctx: &Context, args: &RepairArgs, out: &Output) -> u8 {
 }
 
 fn repair(ctx: &Context, args: &RepairArgs, words: &[String]) -> Result<Came> {
+    if let Some(path) = args.from.as_ref().filter(|p| p.to_str().is_none()) {
+        return Err(Error::new(
+            ErrorKind::Usage,
+            format!(
+                "{} is no UTF-8: no command can be printed with it",
+                path.display()
+            ),
+        )
+        .with_hint("Name it by a link with another name."));
+    }
     let planner = RepairPlanner {
         from: args.from.as_ref().map(|path| NamedArchive {
-            path: std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+            path: absolute(path),
         }),
         allow_repeated: args.allow_repeated_repair,
     };
     let approval = planned::approval(&args.apply, words)?;
-    planned::come(ctx, &planner, approval.as_ref())
+    planned::come(ctx, &planner, approval.as_ref(), words)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn words(args: &RepairArgs) -> Vec<String> {
     let mut words = ["doctor", "repair"].map(str::to_owned).to_vec();
-    if let Some(from) = args.from.as_ref().and_then(|p| p.to_str()) {
-        words.push(format!("--from={from}"));
+    if let Some(from) = &args.from {
+        // What is printed runs from any folder.
+        words.push(format!("--from={}", absolute(from).display()));
     }
     if args.allow_repeated_repair {
         words.push("--allow-repeated-repair".to_owned());
@@ -70,9 +87,9 @@ pub(super) fn fix(ctx: &Context, args: &DoctorArgs) -> Result<Report<FixBody>> {
         allow_repeated: args.allow_repeated_repair,
     };
     // Nothing is locked or written where there is nothing that may be done.
-    let mut came = planned::come(ctx, &planner, None)?;
+    let mut came = planned::come(ctx, &planner, None, &[])?;
     if !came.plan().is_empty() && came.plan().blocked().is_none() {
-        came = planned::come(ctx, &planner, Some(&Approval::Predeclared))?;
+        came = planned::come(ctx, &planner, Some(&Approval::Predeclared), &[])?;
     }
     let apply = ApplyArgs {
         dry_run: false,
@@ -89,7 +106,7 @@ pub(super) fn fix(ctx: &Context, args: &DoctorArgs) -> Result<Report<FixBody>> {
         .gates()
         .iter()
         .filter(|g| g.verdict == GateVerdict::Block)
-        .map(|g| g.reason.clone())
+        .map(|g| ctx.site.redact(&g.reason))
         .collect();
     let receipts = match &came {
         Came::Applied(done) => match &done.ended {
@@ -99,6 +116,7 @@ pub(super) fn fix(ctx: &Context, args: &DoctorArgs) -> Result<Report<FixBody>> {
         Came::Plan(_) => Vec::new(),
     };
     let eligible = refusals.is_empty();
+    let needs_repair = came.plan().notes().instead.is_some();
     let mut report = planned::document(ctx, showing, &came, |fix_plan, mutation| FixBody {
         safe_auto_eligibility: eligible,
         refusals,
@@ -108,12 +126,11 @@ pub(super) fn fix(ctx: &Context, args: &DoctorArgs) -> Result<Report<FixBody>> {
     });
     if !eligible {
         report.operation_outcome.kind = OutcomeKind::AutoRunSkipped;
-        report = report.recommending(
-            &[Next::Repair {
-                allow_repeated: false,
-            }],
-            &ctx.site,
-        );
+        if needs_repair {
+            report = report.recommending(&[REPAIR], &ctx.site);
+        } else {
+            report.recommended_action = NextId::MakeRoom;
+        }
     }
     Ok(report)
 }

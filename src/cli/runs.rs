@@ -88,7 +88,7 @@ pub(super) fn show(ctx: &Context, args: &RunsShowArgs) -> Result<Report<RunsShow
             events.push(EventRow {
                 at: rfc3339(event.at_ms),
                 what: event.what,
-                detail: event.detail,
+                detail: ctx.site.redact(&event.detail),
             });
         }
         Ok(())
@@ -99,13 +99,17 @@ pub(super) fn show(ctx: &Context, args: &RunsShowArgs) -> Result<Report<RunsShow
         run_id: id.to_string(),
         receipt: receipt
             .as_ref()
-            .map(|r| receipt_view(r, undone_by(&all, &id))),
+            .map(|r| receipt_view(&ctx.site, r, undone_by(&all, &id))),
         events,
         failure_context_path: failure
             .as_ref()
             .map(|_| format!("{}/{id}.json", crate::store::layout::FAILURES)),
-        failure: failure.as_ref().map(|f| f.message.clone()),
-        failure_findings: failure.map(|f| f.findings).unwrap_or_default(),
+        failure: failure.as_ref().map(|f| ctx.site.redact(&f.message)),
+        failure_findings: failure
+            .iter()
+            .flat_map(|f| &f.findings)
+            .map(|f| ctx.site.redact(f))
+            .collect(),
         rollback: back,
     };
     let undoable = body.rollback.as_ref().is_some_and(|r| r.argv.is_some())
@@ -127,7 +131,7 @@ pub(super) fn undo(ctx: &Context, args: &RunsUndoArgs) -> Result<Report<UndoBody
     };
     let asked = ["doctor", "runs", "undo", args.run.as_str()].map(str::to_owned);
     let approval = planned::approval(&args.apply, &asked)?;
-    let came = planned::come(ctx, &planner, approval.as_ref())?;
+    let came = planned::come(ctx, &planner, approval.as_ref(), &asked)?;
     let undoes = came
         .plan()
         .body()

@@ -165,6 +165,11 @@ pub enum Next {
     Introspect,
 }
 
+/// `cass doctor repair`, of what no repair failed at before.
+pub const REPAIR: Next = Next::Repair {
+    allow_repeated: false,
+};
+
 impl Next {
     /// The stable code.
     #[must_use]

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::next::Next;
+
 /// Version of the covered body; in every fingerprint.
 pub const FORMAT: u32 = 1;
 
@@ -473,8 +475,10 @@ pub struct Notes {
     pub read_bytes: u64,
     /// What was found that the plan answers, as short sentences.
     pub reasons: Vec<String>,
-    /// The plan to make instead, when a gate is shut.
+    /// The command to run instead, when a gate is shut.
     pub instead: Option<Vec<String>>,
+    /// What does settle it, when what was found is nothing that this plan could settle.
+    pub then: Option<Next>,
     /// What the archive holds now; null when it can't be read.
     pub coverage: Option<Coverage>,
     /// Records of the candidate that the live archive does not have, where that was counted.

@@ -181,7 +181,9 @@ fn refuse(
         .with_hint("Nothing was changed. This plans the repair:")
         .with_hint_argv(["cass", "doctor", "repair"]));
     };
-    if let Some(receipt) = run::receipt_of(root, fingerprint.as_str())? {
+    // Of this command: a fingerprint of another was never approved for this one.
+    let before = run::receipt_of(root, fingerprint.as_str())?;
+    if let Some(receipt) = before.filter(|r| r.kind == plan.body().kind) {
         return Ok(Applied {
             plan,
             ended: Ended::AlreadyApplied {

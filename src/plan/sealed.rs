@@ -67,7 +67,7 @@ impl Plan {
             .with_context("gate", word(gate.gate));
             if let Some(argv) = &self.draft.notes.instead {
                 error = error
-                    .with_hint("Nothing was changed. This is the plan to make instead:")
+                    .with_hint("Nothing was changed. This is what to run instead:")
                     .with_hint_argv(argv.clone());
             } else {
                 error = error.with_hint("Nothing was changed.");

@@ -209,6 +209,11 @@ impl Builder<'_> {
             {
                 return Ok(manifest.archive_id);
             }
+            if let Some(id) = BackupId::parse(&authority.name)
+                && let Ok(Some(manifest)) = backup::read(root, &id)
+            {
+                return Ok(manifest.archive_id);
+            }
         }
         Ok(uuid::Uuid::now_v7().to_string())
     }
@@ -237,10 +242,14 @@ impl Builder<'_> {
                     self.plan.body().options.get("keep-newer"),
                     Some(keep) if keep == "true"
                 );
+            // A source whose own row is lost goes by a key that no capture has.
+            let named: BTreeSet<SourceKey> = rescued.sources().map(|s| s.key).collect();
             let done = replay_rows(
                 archive,
                 &rescued,
-                &|key: SourceKey| all || lacking.contains(&key.to_string()),
+                &|key: SourceKey| {
+                    all || !named.contains(&key) || lacking.contains(&key.to_string())
+                },
                 self.env.now_ms(),
                 self.watch.interrupt,
             )?;
@@ -407,6 +416,9 @@ fn verify(
                  them",
                 generation.id
             ),
+        )
+        .with_hint(
+            "Nothing was promoted and nothing is lost. The failure context names the sessions.",
         ),
         findings,
     })

@@ -6,11 +6,13 @@ use super::mutation::{
     Rollback, SourceAuthority,
 };
 use super::time::rfc3339;
-use crate::model::plan::{Action, ArchiveState, CaptureName, Listed, Missing, PlanKind};
+use crate::model::plan::{
+    Action, ArchiveState, CaptureName, GateResult, Listed, Missing, PlanKind,
+};
 use crate::model::verdict::AuthorityLevel;
 use crate::plan::{Applied, Ended, Plan, shut};
 use crate::store::layout;
-use crate::store::run::{self, Receipt, RunStatus};
+use crate::store::run::{self, ActionOutcome, Probe, Receipt, RunStatus};
 
 /// Bytes that one second reads or writes, for estimates: measured with hashing on two cores.
 const BYTES_A_SECOND: u64 = 150 << 20;
@@ -57,7 +59,11 @@ pub fn plan_view(showing: Showing<'_>, plan: &Plan) -> PlanView {
         apply_argv: argv,
         kind: plan.body().kind,
         actions: plan.body().actions.clone(),
-        reasons: notes.reasons.clone(),
+        reasons: notes
+            .reasons
+            .iter()
+            .map(|r| showing.site.redact(r))
+            .collect(),
         rungs: notes.rungs.clone(),
         required_bytes: notes.required_bytes,
         read_bytes: notes.read_bytes,
@@ -132,7 +138,14 @@ pub fn planned(showing: Showing<'_>, plan: &Plan) -> Mutation {
             authority_level: level(plan),
             authorities: notes.authorities.clone(),
         },
-        safety_gates: plan.gates().to_vec(),
+        safety_gates: plan
+            .gates()
+            .iter()
+            .map(|g| GateResult {
+                reason: showing.site.redact(&g.reason),
+                ..g.clone()
+            })
+            .collect(),
         receipt: None,
         post_repair_probes: Vec::new(),
         rollback: None,
@@ -198,14 +211,14 @@ pub fn with_receipt(showing: Showing<'_>, view: &mut Mutation, receipt: &Receipt
     }
     view.coverage_summary.before = receipt.coverage_before;
     view.coverage_summary.after = receipt.coverage_after;
-    view.post_repair_probes.clone_from(&receipt.probes);
+    view.post_repair_probes = probes(showing.site, receipt);
     view.rollback = rollback(showing.site, receipt);
     view.forensic_bundle.artifact_manifest_path = receipt
         .backup_id
         .as_ref()
         .filter(|id| id.starts_with('g'))
         .map(|id| format!("{}/{id}/seal.json", layout::GENERATIONS));
-    view.receipt = Some(receipt_view(receipt, None));
+    view.receipt = Some(receipt_view(showing.site, receipt, None));
 }
 
 /// How to go back from a run.
@@ -224,9 +237,20 @@ pub fn rollback(site: &Site, receipt: &Receipt) -> Option<Rollback> {
     })
 }
 
+fn probes(site: &Site, receipt: &Receipt) -> Vec<Probe> {
+    receipt
+        .probes
+        .iter()
+        .map(|p| Probe {
+            detail: site.redact(&p.detail),
+            ..p.clone()
+        })
+        .collect()
+}
+
 /// A receipt, as documents have it.
 #[must_use]
-pub fn receipt_view(receipt: &Receipt, undone_by: Option<String>) -> ReceiptView {
+pub fn receipt_view(site: &Site, receipt: &Receipt, undone_by: Option<String>) -> ReceiptView {
     ReceiptView {
         path: run::path_of(&receipt.run_id),
         run_id: receipt.run_id.to_string(),
@@ -235,18 +259,25 @@ pub fn receipt_view(receipt: &Receipt, undone_by: Option<String>) -> ReceiptView
         plan_fingerprint: receipt.fingerprint.clone(),
         begun_at: rfc3339(receipt.begun_ms),
         ended_at: rfc3339(receipt.ended_ms),
-        actions: receipt.actions.clone(),
+        actions: receipt
+            .actions
+            .iter()
+            .map(|a| ActionOutcome {
+                detail: site.redact(&a.detail),
+                ..a.clone()
+            })
+            .collect(),
         generation_before: receipt.before.as_ref().map(ToString::to_string),
         generation_after: receipt.after.as_ref().map(ToString::to_string),
         backup_id: receipt.backup_id.clone(),
         moved: receipt.moved.clone(),
         coverage_before: receipt.coverage_before,
         coverage_after: receipt.coverage_after,
-        probes: receipt.probes.clone(),
+        probes: probes(site, receipt),
         missing_conversations: receipt.missing,
         undoes: receipt.undoes.as_ref().map(ToString::to_string),
         undone_by,
-        error: receipt.error.clone(),
+        error: receipt.error.as_deref().map(|e| site.redact(e)),
         closed_by_later_run: receipt.closed_by_later_run,
     }
 }

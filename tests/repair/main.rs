@@ -17,5 +17,6 @@ mod backups;
 mod full_disk;
 mod interrupted;
 mod lab;
+mod operator;
 mod rungs;
 mod wrong_uses;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::context::{ArchivePlace, Context, busy};
+use super::layout::by_hand;
 use super::ledger;
 use crate::error::{Error, ErrorKind};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
+use crate::model::next::REPAIR;
 use crate::store::archive::{ArchiveFinding, ArchiveReader, FindingKind, verify_deep};
 use crate::store::{attestation, layout};
 
@@ -75,13 +77,16 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
                 cx.archive_damaged = true;
                 cx.schema_reported = true;
                 let what = "the schema text is not the one this version writes";
-                schema.push(Finding::new(
-                    OPEN[1],
-                    "schema-text-changed",
-                    Severity::Error,
-                    "sqlite_schema",
-                    what,
-                ));
+                schema.push(
+                    Finding::new(
+                        OPEN[1],
+                        "schema-text-changed",
+                        Severity::Error,
+                        "sqlite_schema",
+                        what,
+                    )
+                    .with_next(REPAIR),
+                );
             }
             let commits = ledger::commits(cx, &reader, head, end);
             vec![
@@ -108,13 +113,17 @@ fn refused(cx: &mut Context, e: &Error, subject: &str) -> Vec<CheckResult> {
     cx.archive_looked = judged;
     cx.archive_damaged = judged;
     cx.archive_unreadable = !judged;
-    let f = vec![Finding::new(
-        OPEN[0],
-        code,
-        Severity::Error,
-        subject,
-        e.message(),
-    )];
+    let f = match e.kind() {
+        ErrorKind::UnsafeTarget => {
+            let message = by_hand(e.message());
+            Finding::new(OPEN[0], code, Severity::Error, subject, message)
+        }
+        _ if judged => {
+            Finding::new(OPEN[0], code, Severity::Error, subject, e.message()).with_next(REPAIR)
+        }
+        _ => Finding::new(OPEN[0], code, Severity::Error, subject, e.message()),
+    };
+    let f = vec![f];
     vec![
         if judged {
             CheckResult::ran(OPEN[0], f)
@@ -181,7 +190,8 @@ pub(super) fn deep(cx: &mut Context) -> Vec<CheckResult> {
                 ArchivePlace::Generation(g) => layout::archive_db(g),
                 _ => String::new(),
             };
-            let f = Finding::new(DEEP[0], "archive-corrupt", Severity::Error, db, e.message());
+            let f = Finding::new(DEEP[0], "archive-corrupt", Severity::Error, db, e.message())
+                .with_next(REPAIR);
             vec![
                 CheckResult::ran(DEEP[0], vec![f]),
                 CheckResult::unknown(DEEP[1], UnknownReason::Unreadable, Vec::new()),
@@ -239,7 +249,8 @@ impl Damage {
                 table,
                 format!("{place}{first}{more}"),
             )
-            .with_count(count);
+            .with_count(count)
+            .with_next(REPAIR);
             if id == DEEP[0] {
                 integrity.push(f)
             } else {

@@ -3,7 +3,7 @@
 
 use super::context::{ArchivePlace, Context};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
-use crate::model::next::Next;
+use crate::model::next::{Next, REPAIR};
 use crate::model::verdict::{AuthorityLevel, CoverageRisk};
 use crate::store::layout;
 
@@ -45,7 +45,7 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
                 message,
             )
             .with_count(count)
-            .with_next(Next::MirrorVerifyDeep),
+            .with_next(Next::IndexFull),
         );
     }
     cx.facts.coverage.status = if archive {
@@ -88,7 +88,7 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
                 layout::GENERATIONS,
                 message,
             )
-            .with_next(Next::MirrorVerifyDeep),
+            .with_next(REPAIR),
         );
         CoverageRisk::Unknown
     } else if cx.archive_readable {
@@ -102,19 +102,16 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
                 layout::GENERATIONS,
                 message,
             )
-            .with_count(count),
+            .with_count(count)
+            .with_next(REPAIR),
         );
         cx.facts.coverage.sole_copy = count;
         CoverageRisk::SoleCopy
     } else {
         let message = "neither the archive nor the mirror can be read: what was promised has no verified holder";
-        promises.push(Finding::new(
-            IDS[0],
-            "loss-suspected",
-            Severity::Error,
-            ".",
-            message,
-        ));
+        promises.push(
+            Finding::new(IDS[0], "loss-suspected", Severity::Error, ".", message).with_next(REPAIR),
+        );
         CoverageRisk::LossSuspected
     };
     vec![

@@ -4,10 +4,10 @@ use super::context::{ArchivePlace, Context};
 use crate::disk::writer_owner;
 use crate::error::ErrorKind;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
-use crate::model::next::Next;
+use crate::model::next::{Next, REPAIR};
 use crate::store::archive::unnamed_generation;
 use crate::store::generation::{self, Live};
-use crate::store::layout;
+use crate::store::{backup, layout};
 
 pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
     let id = CheckId::LayoutCurrent;
@@ -15,10 +15,15 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
         cx.facts.never();
         return Context::skip(&[id], SkipReason::NoArchive, None);
     };
+    // No plan helps there.
+    let refused = |code, subject: &str, message: String| {
+        let f = Finding::new(id, code, Severity::Error, subject, message);
+        vec![CheckResult::ran(id, vec![f])]
+    };
     let error = |code, subject: &str, message: String| {
         vec![CheckResult::ran(
             id,
-            vec![Finding::new(id, code, Severity::Error, subject, message)],
+            vec![Finding::new(id, code, Severity::Error, subject, message).with_next(REPAIR)],
         )]
     };
     match generation::locate(root) {
@@ -51,6 +56,11 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                     );
                 }
             }
+            if let Ok(Some((id, _))) = backup::list(root).map(|mut list| list.pop()) {
+                cx.place = ArchivePlace::Lost;
+                let message = format!("nothing is left of the archive that the backup {id} is of");
+                return error("archive-missing", layout::CURRENT, message);
+            }
             if !mirror {
                 cx.facts.never();
                 return Context::skip(&[id], SkipReason::NoArchive, None);
@@ -74,13 +84,13 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
             match kind {
                 ErrorKind::ForeignArchive => {
                     cx.refusal = Some(e);
-                    error("foreign-archive", layout::ARCHIVE_DB, message)
+                    refused("foreign-archive", layout::ARCHIVE_DB, message)
                 }
                 ErrorKind::SchemaTooNew => {
                     cx.place = ArchivePlace::Lost;
                     cx.archive_unreadable = true;
                     cx.late_refusal = Some(e);
-                    error("schema-too-new", layout::GENERATIONS, message)
+                    refused("schema-too-new", layout::GENERATIONS, message)
                 }
                 ErrorKind::PermissionDenied => {
                     cx.place = ArchivePlace::Lost;
@@ -98,6 +108,11 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                     cx.place = ArchivePlace::Lost;
                     error("archive-missing", layout::CURRENT, message)
                 }
+                // Somebody else put it there and has to take it away.
+                ErrorKind::UnsafeTarget => {
+                    cx.place = ArchivePlace::Lost;
+                    refused("current-unreadable", layout::CURRENT, by_hand(&message))
+                }
                 _ => {
                     cx.place = ArchivePlace::Lost;
                     let subject = e.context().get("path").cloned();
@@ -107,4 +122,9 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
             }
         }
     }
+}
+
+/// Where only the operator can go on.
+pub(super) fn by_hand(message: &str) -> String {
+    format!("{message}; move it away by hand, then run the check again")
 }

@@ -2,9 +2,10 @@
 
 use super::context::Context;
 use super::findings::which;
+use super::layout::by_hand;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
-use crate::model::next::Next;
+use crate::model::next::{Next, REPAIR};
 use crate::store::archive::{ArchiveReader, Head};
 use crate::store::coverage::{self, CommitLine, Line, Tail};
 use crate::store::layout;
@@ -51,7 +52,14 @@ pub(super) fn commits(
             let message = "the coverage ledger is gone or empty; the next index writes it anew from the archive";
             found.push(finding("ledger-missing", Severity::Error, message).with_next(Next::Index));
         }
-        Err(e) => found.push(finding("ledger-damaged", Severity::Error, e.message())),
+        Err(e) if e.kind() == ErrorKind::UnsafeTarget => found.push(finding(
+            "ledger-damaged",
+            Severity::Error,
+            by_hand(e.message()),
+        )),
+        Err(e) => {
+            found.push(finding("ledger-damaged", Severity::Error, e.message()).with_next(REPAIR))
+        }
     }
     if !cx.request.deep {
         return CheckResult::ran(ID, found);
@@ -63,9 +71,11 @@ pub(super) fn commits(
         Err(_) if !found.is_empty() => {}
         Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
             cx.archive_damaged = true;
-            found.push(finding("archive-corrupt", Severity::Error, e.message()));
+            found.push(finding("archive-corrupt", Severity::Error, e.message()).with_next(REPAIR));
         }
-        Err(e) => found.push(finding("ledger-damaged", Severity::Error, e.message())),
+        Err(e) => {
+            found.push(finding("ledger-damaged", Severity::Error, e.message()).with_next(REPAIR))
+        }
     }
     cx.commits_agree &= !found.iter().any(|f| f.severity == Severity::Error);
     CheckResult::ran(ID, found)
@@ -81,7 +91,7 @@ fn compare(
     let manifest = &reader.generation().manifest;
     if tail.line.archive() != manifest.archive_id {
         let message = "the coverage ledger and generations/…/manifest.json name different archives";
-        found.push(finding("ledger-foreign", Severity::Error, message));
+        found.push(finding("ledger-foreign", Severity::Error, message).with_next(REPAIR));
         return;
     }
     let (generation, promised, promised_head) = tail.line.promise();
@@ -90,7 +100,7 @@ fn compare(
             "the coverage ledger ends in generation {generation}, the archive is {}",
             manifest.generation
         );
-        found.push(finding("ledger-elsewhere", Severity::Error, message));
+        found.push(finding("ledger-elsewhere", Severity::Error, message).with_next(REPAIR));
         return;
     }
     match reader.holds_commit(promised, promised_head) {
@@ -117,11 +127,11 @@ fn compare(
                  the captures are in the mirror",
                 head.commit
             );
-            found.push(finding("lost-commits", Severity::Error, message));
+            found.push(finding("lost-commits", Severity::Error, message).with_next(REPAIR));
         }
         Err(e) => {
             cx.archive_damaged = true;
-            found.push(finding("archive-corrupt", Severity::Error, e.message()));
+            found.push(finding("archive-corrupt", Severity::Error, e.message()).with_next(REPAIR));
         }
     }
 }
@@ -180,17 +190,25 @@ fn walk(
     };
     if let Some((line, n, what)) = damaged {
         let message = format!("line {line} of {lines} {what}");
-        found.push(finding("ledger-damaged", Severity::Error, message).with_count(n));
+        found.push(
+            finding("ledger-damaged", Severity::Error, message)
+                .with_next(REPAIR)
+                .with_count(n),
+        );
     }
     if let Some((line, n)) = wrong {
         let message = format!("line {line} promises a commit that the archive does not hold so");
-        found.push(finding("ledger-wrong", Severity::Error, message).with_count(n));
+        found.push(
+            finding("ledger-wrong", Severity::Error, message)
+                .with_next(REPAIR)
+                .with_count(n),
+        );
     } else if let Some(last) = last {
         let mut expected = reader.commit_line(last.commit)?;
         expected.prev.clone_from(&last.prev);
         if expected != last {
             let message = "the last line is not what the archive committed";
-            found.push(finding("ledger-wrong", Severity::Error, message));
+            found.push(finding("ledger-wrong", Severity::Error, message).with_next(REPAIR));
         }
     }
     Ok(true)

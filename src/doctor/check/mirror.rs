@@ -3,7 +3,7 @@
 use super::context::{Context, busy};
 use crate::error::ErrorKind;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
-use crate::model::next::Next;
+use crate::model::next::{Next, REPAIR};
 use crate::model::verdict::MirrorState;
 use crate::store::layout;
 use crate::store::mirror::{MirrorProblem, MirrorReader, ProblemKind};
@@ -152,7 +152,8 @@ fn finding(p: &MirrorProblem) -> Finding {
         (ProblemKind::Promise, Some((key, _))) => f.with_next(Next::MirrorList(key)),
         // Capturing again heals an object whose source still has it.
         (ProblemKind::Object | ProblemKind::Pack, _) => f.with_next(Next::IndexFull),
-        (ProblemKind::Index | ProblemKind::IndexStale, _) => f.with_next(Next::Index),
+        (ProblemKind::Index, _) => f.with_next(REPAIR),
+        (ProblemKind::IndexStale, _) => f.with_next(Next::Index),
         _ => f,
     }
 }

@@ -1,6 +1,7 @@
 //! `repair.*`: what a repair that failed, or was killed, left behind.
 
 use super::context::{ArchivePlace, Context};
+use super::layout::by_hand;
 use crate::disk::{EntryKind, writer_owner};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
 use crate::model::next::Next;
@@ -33,7 +34,12 @@ pub(super) fn marker(cx: &mut Context) -> Vec<CheckResult> {
             "marker-corrupt",
             "a repair failed, and the marker that says so is damaged".to_owned(),
         ),
-        Err(e) => (RepairMarker::Corrupt, "unreadable", e.message().to_owned()),
+        Err(e) => {
+            cx.facts.marker = RepairMarker::Corrupt;
+            let message = by_hand(e.message());
+            let f = Finding::new(id, "unreadable", Severity::Warn, layout::MARKER, message);
+            return vec![CheckResult::ran(id, vec![f])];
+        }
     };
     cx.facts.marker = status;
     let f = Finding::new(id, code, Severity::Warn, layout::MARKER, message).with_next(next);

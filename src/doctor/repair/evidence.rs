@@ -19,6 +19,8 @@ pub struct Evidence {
     pub unreadable: BTreeMap<(SourceKey, u64), MissingReason>,
     /// Promised captures.
     pub promised: u64,
+    /// Captures that the mirror has and can give, promised or not.
+    pub captures: u64,
     /// Bytes that the mirror holds.
     pub mirror_bytes: u64,
     /// Whether there is a mirror.
@@ -45,7 +47,8 @@ impl Evidence {
             out.mirror = true;
             out.mirror_bytes = mirror.stored_bytes();
             watch.progress.phase("verify mirror", None);
-            mirror.verify(
+            let mut lost: BTreeSet<(SourceKey, u64)> = BTreeSet::new();
+            let summary = mirror.verify(
                 true,
                 &mut || watch.interrupt.pending().is_some(),
                 &mut |problem| {
@@ -57,10 +60,12 @@ impl Evidence {
                     // line in its number being gone.
                     if let Some(capture) = problem.capture.filter(|(_, seq)| *seq > 0) {
                         bad.insert(capture, MissingReason::CaptureUnreadable);
+                        lost.insert(capture);
                     }
                 },
             )?;
             watch.interrupt.check()?;
+            out.captures = summary.captures.saturating_sub(lost.len() as u64);
             for key in promises.iter().flat_map(|p| p.captures.keys()) {
                 let seqs = known.entry(*key).or_default();
                 mirror.captures(*key, &mut |line| {
@@ -87,17 +92,6 @@ impl Evidence {
             out.touched = touched(root, promises, &out.unreadable)?;
         }
         Ok(out)
-    }
-
-    /// Whether the mirror's derived index says what packs and ledgers don't.
-    ///
-    /// # Errors
-    /// `lock-busy`, `io`.
-    pub fn index_is_damaged(root: &Root) -> Result<bool> {
-        Ok(match MirrorReader::open(root)? {
-            Some(mirror) => mirror.index_damage().is_some(),
-            None => false,
-        })
     }
 
     /// The promised captures that can't be read, as a plan names them.

@@ -2,10 +2,10 @@
 //! anew. Any doubt about archive, coverage or room shuts the gate and names the command to run.
 
 use super::leftovers;
-use super::planner::nothing;
+use super::planner::{nothing, structure};
 use crate::disk::Root;
-use crate::error::{ErrorKind, Result};
-use crate::model::interrupt::Until;
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::interrupt::{Interrupt, Until};
 use crate::model::plan::{
     Action, ArchiveState, Body, Count, DerivedAsset, Draft, Gate, GateResult, GateVerdict, Notes,
     PlanKind,
@@ -69,7 +69,7 @@ impl Planner for FixPlanner {
                 });
             }
         }
-        match index_problem(root) {
+        match index_problem(root, ground.watch().interrupt) {
             Ok(Some(why)) => {
                 notes.reasons.push(why);
                 body.actions.push(Action::RebuildDerived {
@@ -77,10 +77,11 @@ impl Planner for FixPlanner {
                 });
             }
             Ok(None) => {}
-            Err(e) if e.kind() == ErrorKind::LockBusy => return Err(e),
+            Err(e) if passes_on(&e) => return Err(e),
             Err(e) => doubts.push(e.message().to_owned()),
         }
-        if root.free_bytes()? < ROOM {
+        let needs_operator = !doubts.is_empty();
+        if !body.actions.is_empty() && root.free_bytes()? < ROOM {
             doubts.push(format!("less than {ROOM} bytes are free"));
         }
         let gate = match doubts.first() {
@@ -90,7 +91,9 @@ impl Planner for FixPlanner {
                 reason: "only derived data is made anew".to_owned(),
             },
             Some(first) => {
-                notes.instead = Some(["cass", "doctor", "repair"].map(str::to_owned).to_vec());
+                // No repair makes room.
+                notes.instead = needs_operator
+                    .then(|| ["cass", "doctor", "repair"].map(str::to_owned).to_vec());
                 body.actions.clear();
                 GateResult {
                     gate: Gate::AutoEligibility,
@@ -120,14 +123,7 @@ impl FixPlanner {
         match generation::locate(root) {
             Ok(Live::Never { .. }) => return Ok(doubts),
             Ok(Live::Present(_)) => {}
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    ErrorKind::ForeignArchive | ErrorKind::SchemaTooNew
-                ) =>
-            {
-                return Err(e);
-            }
+            Err(e) if passes_on(&e) => return Err(e),
             Err(e) => {
                 doubts.push(e.message().to_owned());
                 return Ok(doubts);
@@ -154,18 +150,31 @@ impl FixPlanner {
         };
         match look() {
             Ok(doubt) => doubts.extend(doubt),
-            Err(e) if e.kind() == ErrorKind::LockBusy => return Err(e),
+            Err(e) if passes_on(&e) => return Err(e),
             Err(e) => doubts.push(e.message().to_owned()),
         }
         Ok(doubts)
     }
 }
 
+/// Whether an error says that nothing could be judged: no plan helps there.
+fn passes_on(e: &Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::ForeignArchive
+            | ErrorKind::SchemaTooNew
+            | ErrorKind::LockBusy
+            | ErrorKind::PermissionDenied
+            | ErrorKind::Interrupted
+            | ErrorKind::Terminated
+    )
+}
+
 /// What is wrong with the mirror's index beside being behind.
-fn index_problem(root: &Root) -> Result<Option<String>> {
+fn index_problem(root: &Root, interrupt: &Interrupt) -> Result<Option<String>> {
     Ok(match MirrorReader::open(root)? {
-        Some(mirror) => mirror
-            .index_damage()
+        Some(mirror) => structure(&mirror, interrupt)?
+            .0
             .map(|why| format!("the mirror's index: {why}")),
         None => None,
     })

@@ -1,13 +1,13 @@
 //! The archives whose verified rows can fill what the mirror can't give.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::survey::Survey;
 use crate::disk::{ArchiveShared, Root};
 use crate::error::Result;
 use crate::model::plan::{AuthorityClass, FileState, RowAuthority};
 use crate::model::watch::Watch;
-use crate::store::archive::Rescued;
+use crate::store::archive::{Rescued, RescuedKey};
 use crate::store::file_state::file_state;
 use crate::store::generation::GenerationId;
 use crate::store::named::NamedArchive;
@@ -70,16 +70,42 @@ impl Holder {
             return Ok(Some(holder));
         };
         let mut seen = 0u64;
+        let mut copies: HashSet<[u8; 16]> = HashSet::new();
         rescued.coverage(&mut |key| {
             seen += 1;
             if seen.is_multiple_of(4096) {
                 watch.interrupt.check()?;
             }
-            if let Some(conversation) = key.conversation {
-                *holder.coverage.entry(conversation.to_owned()).or_insert(0) += 1;
+            match key.conversation {
+                Some(conversation) if key.counted => {
+                    *holder.coverage.entry(conversation.to_owned()).or_insert(0) += 1;
+                }
+                Some(conversation) => {
+                    copies.insert(fingerprint(conversation, &key));
+                }
+                None => {}
             }
             Ok(())
         })?;
+        // A copy counts where the row that counts is lost, and only there.
+        if !copies.is_empty() {
+            rescued.coverage(&mut |key| {
+                if let Some(conversation) = key.conversation.filter(|_| key.counted) {
+                    copies.remove(&fingerprint(conversation, &key));
+                }
+                Ok(())
+            })?;
+        }
+        if !copies.is_empty() {
+            rescued.coverage(&mut |key| {
+                if let Some(conversation) = key.conversation
+                    && copies.remove(&fingerprint(conversation, &key))
+                {
+                    *holder.coverage.entry(conversation.to_owned()).or_insert(0) += 1;
+                }
+                Ok(())
+            })?;
+        }
         holder.rows = seen;
         holder.is_whole = rescued.tally(watch.interrupt)?.is_sound();
         Ok(Some(holder))
@@ -94,6 +120,17 @@ impl Holder {
             files: self.files.clone(),
         }
     }
+}
+
+/// Stands for a coverage key.
+fn fingerprint(conversation: &str, key: &RescuedKey<'_>) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&key.hash.0);
+    hasher.update(&key.occurrence.to_le_bytes());
+    hasher.update(conversation.as_bytes());
+    let mut short = [0; 16];
+    hasher.finalize_xof().fill(&mut short);
+    short
 }
 
 /// The live archive, sealed generations and backups (the newest first), and the one that was named.

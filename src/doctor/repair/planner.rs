@@ -8,18 +8,21 @@ use super::ladder::{Known, Remedy, rungs};
 use super::leftovers;
 use super::survey::{Soundness, Survey, archive_state, promise_state};
 use crate::disk::Root;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::{Interrupt, Until};
+use crate::model::next::Next;
 use crate::model::plan::{
     Action, ArchiveState, AuthorityClass, Body, DerivedAsset, Draft, Gate, GateResult, GateVerdict,
     Listed, Missing, Notes, PlanKind, Recipe, RowAuthority,
 };
+use crate::model::watch::Watch;
 use crate::plan::{Ground, Planner};
 use crate::store::derived::{Derived, Lexical};
 use crate::store::file_state::{archive_files, file_state};
 use crate::store::generation::GenerationId;
 use crate::store::layout;
 use crate::store::lexical::State;
+use crate::store::mirror::{MirrorReader, ProblemKind};
 use crate::store::named::NamedArchive;
 use crate::store::run::MarkerState;
 
@@ -55,12 +58,14 @@ impl Planner for RepairPlanner {
         let mut notes = Notes {
             reasons: survey.reasons.clone(),
             coverage: survey.coverage,
+            named: self.from.as_ref().map(|from| from.path.clone()),
             ..Notes::default()
         };
         let mut gates = Vec::new();
-        self.marker(root, &mut body, &mut gates)?;
+        self.marker(root, &mut body, &mut notes, &mut gates)?;
         let found = self.remedy(ground, root, &survey, &mut body, &mut notes, &mut gates)?;
         let mut kept: BTreeSet<GenerationId> = survey.current.iter().cloned().collect();
+        kept.extend(survey.unnamed.iter().cloned());
         kept.extend(survey.at_hand.iter().map(|g| g.id.clone()));
         kept.extend(survey.promises.iter().map(|p| p.last.generation.clone()));
         match &found.remedy {
@@ -81,11 +86,19 @@ impl Planner for RepairPlanner {
                 self.renew_ledger(ground, root, &survey, &mut body)?;
             }
             Remedy::None => self.renew_ledger(ground, root, &survey, &mut body)?,
-            Remedy::Nothing => gates.push(GateResult {
+            Remedy::Nothing => {
+                notes
+                    .instead
+                    .get_or_insert_with(|| ["cass", "index"].map(str::to_owned).to_vec());
+                gates.push(GateResult {
                 gate: Gate::Authority,
                 verdict: GateVerdict::Block,
-                reason: "neither the archive, nor the mirror, nor a backup can be read".to_owned(),
-            }),
+                reason: "neither the archive, nor the mirror, nor a backup can be read; `cass index` \
+                         captures what the harnesses still have, and --from takes an archive that \
+                         lies elsewhere"
+                    .to_owned(),
+                });
+            }
         }
         let mut known = found.known;
         if found.index_damaged {
@@ -184,7 +197,13 @@ fn lexical_damage(root: &Root, interrupt: &Interrupt) -> Result<Option<&'static 
 }
 
 impl RepairPlanner {
-    fn marker(&self, root: &Root, body: &mut Body, gates: &mut Vec<GateResult>) -> Result<()> {
+    fn marker(
+        &self,
+        root: &Root,
+        body: &mut Body,
+        notes: &mut Notes,
+        gates: &mut Vec<GateResult>,
+    ) -> Result<()> {
         let marker = leftovers::marker(root)?;
         body.marker = marker.digest().map(|d| d.to_hex());
         if self.allow_repeated {
@@ -210,6 +229,14 @@ impl RepairPlanner {
                 "an earlier repair failed, and its marker is damaged".to_owned(),
             ),
         };
+        if verdict == GateVerdict::Block {
+            let mut argv = ["cass", "doctor", "repair"].map(str::to_owned).to_vec();
+            if let Some(from) = &self.from {
+                argv.push(format!("--from={}", from.path.display()));
+            }
+            argv.push("--allow-repeated-repair".to_owned());
+            notes.instead = Some(argv);
+        }
         gates.push(GateResult {
             gate: Gate::RepairMarker,
             verdict,
@@ -256,7 +283,7 @@ impl RepairPlanner {
             return found(Remedy::None, known);
         }
         if survey.is_sound() && self.from.is_none() {
-            let index_damaged = Evidence::index_is_damaged(root)?;
+            let index_damaged = beside(root, survey, watch, notes)?;
             return Ok(Found {
                 remedy: Remedy::None,
                 known,
@@ -273,10 +300,14 @@ impl RepairPlanner {
         };
         let evidence = Evidence::gather(root, survey.promises.as_ref(), watch)?;
         notes.read_bytes += evidence.mirror_bytes;
-        notes.authorities.insert(
-            "mirror".to_owned(),
-            evidence.promised - evidence.unreadable.len() as u64,
-        );
+        // Without a ledger nothing was promised, and all that is there is evidence.
+        let unpromised = survey.promises.is_none();
+        let given = if unpromised {
+            evidence.captures
+        } else {
+            evidence.promised - evidence.unreadable.len() as u64
+        };
+        notes.authorities.insert("mirror".to_owned(), given);
         let db_bytes: u64 = match &body.archive {
             ArchiveState::Unverified { files, .. } => files.iter().map(|f| f.len.0).sum(),
             _ => survey
@@ -312,13 +343,41 @@ impl RepairPlanner {
             _ => "rows, pages or the chain are damaged, not the WAL alone".to_owned(),
         };
         let all = holders(root, survey, self.from.as_ref(), watch)?;
-        for holder in all.iter().filter(|h| h.class == AuthorityClass::Named) {
-            body.inputs.extend(holder.files.clone());
+        if let Some(from) = &self.from {
+            let named = all.iter().find(|h| h.class == AuthorityClass::Named);
+            let Some(named) = named.filter(|h| h.rows > 0) else {
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!(
+                        "nothing in {} can be read as rows of an archive",
+                        from.path.display()
+                    ),
+                )
+                .with_hint(
+                    "--from takes a data directory of cass or a database file of its archive.",
+                ));
+            };
+            let kept = |h: &&Holder| h.class != AuthorityClass::Named && h.files == named.files;
+            if let Some(same) = all.iter().find(kept) {
+                return Err(Error::new(
+                    ErrorKind::Usage,
+                    format!(
+                        "{} has the very bytes of {}, which is here already",
+                        from.path.display(),
+                        same.name
+                    ),
+                )
+                .with_hint("Leave --from out: what is here is read anyway.")
+                .with_hint_argv(["cass", "doctor", "repair"]));
+            }
+            body.inputs.extend(named.files.clone());
         }
-        let mirror_gives = evidence.promised > evidence.unreadable.len() as u64;
+        let mirror_gives = given > 0;
         let useful: Vec<&Holder> = all
             .iter()
-            .filter(|h| h.class == AuthorityClass::Named || !evidence.unreadable.is_empty())
+            .filter(|h| {
+                h.class == AuthorityClass::Named || unpromised || !evidence.unreadable.is_empty()
+            })
             .filter(|h| h.rows > 0)
             .collect();
         let archive_gives = useful.iter().any(|h| h.class == AuthorityClass::Archive);
@@ -388,6 +447,67 @@ impl RepairPlanner {
     }
 }
 
+/// What is wrong with a mirror's index, and how many captures its structure says are lost.
+pub(super) fn structure(
+    mirror: &MirrorReader<'_>,
+    interrupt: &Interrupt,
+) -> Result<(Option<String>, u64)> {
+    let (mut index, mut lost) = (None, 0u64);
+    // Only the packs themselves tell an index that lies from a pack that is damaged.
+    for deep in [false, true] {
+        lost = 0;
+        mirror.verify(
+            deep,
+            &mut || interrupt.pending().is_some(),
+            &mut |problem| {
+                lost += u64::from(problem.kind.loses_capture());
+                if problem.kind == ProblemKind::Index {
+                    index.get_or_insert(problem.message);
+                }
+            },
+        )?;
+        interrupt.check()?;
+        if lost == 0 || index.is_some() {
+            break;
+        }
+    }
+    Ok((index, lost))
+}
+
+/// What is wrong beside a sound archive, where a repair is no help. Says whether the mirror's index
+/// is damaged, where it is.
+fn beside(root: &Root, survey: &Survey, watch: Watch<'_>, notes: &mut Notes) -> Result<bool> {
+    let Soundness::Sound { head } = survey.soundness else {
+        return Ok(false);
+    };
+    if survey.promises.is_none() && head.commit > 0 {
+        notes.reasons.push(
+            "the coverage ledger is gone or empty; the next index writes it anew from the archive"
+                .to_owned(),
+        );
+        notes.then = Some(Next::Index);
+    }
+    let mirror = MirrorReader::open(root)?;
+    let (index, lost) = match &mirror {
+        Some(mirror) => structure(mirror, watch.interrupt)?,
+        None => (None, 0),
+    };
+    let damaged = index.is_some();
+    let promised = survey.promises.iter().any(|p| !p.captures.is_empty());
+    let what = match (&mirror, lost) {
+        (None, _) if promised => "the mirror is gone",
+        // What an index that lies says of packs is worth nothing.
+        (Some(_), 1..) if !damaged => "the mirror is damaged",
+        _ => return Ok(damaged),
+    };
+    notes.reasons.push(format!(
+        "{what}: nothing can make lost captures again but their sources; the archive still has every \
+         row, and a full index captures again what the harnesses still have"
+    ));
+    notes.then = Some(Next::IndexFull);
+    Ok(damaged)
+}
+
 fn word(class: AuthorityClass) -> &'static str {
     match class {
         AuthorityClass::Archive => "archive",
@@ -425,7 +545,8 @@ fn coverage_gate(gates: &mut Vec<GateResult>, missing: &[Missing]) {
             verdict: GateVerdict::Warn,
             reason: format!(
                 "up to {records} records of {} conversations can't be read anywhere; the plan lists \
-                 them, and the outgoing archive is kept",
+                 them, and the outgoing archive is kept; where a harness still has them, run `cass \
+                 index` first: it captures them, and the plan then needs less",
                 missing.len()
             ),
         }

@@ -5,7 +5,10 @@ use crate::disk::{ArchiveShared, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{ArchiveState, Count, Coverage, PromiseState};
 use crate::model::watch::Watch;
-use crate::store::archive::{Agreement, ArchiveReader, Head, verify_generation};
+use crate::store::archive::{
+    Agreement, ArchiveReader, Head, unnamed_generation, verify_generation,
+};
+use crate::store::backup;
 use crate::store::coverage;
 use crate::store::file_state::archive_files;
 use crate::store::generation::current_or_none as current;
@@ -46,6 +49,8 @@ pub enum Soundness {
 pub struct Survey {
     /// What `CURRENT` names.
     pub current: Option<GenerationId>,
+    /// What is left of an archive that neither `CURRENT` nor the ledger names.
+    pub unnamed: Option<GenerationId>,
     /// The generation that is live or should be: the one that `CURRENT` names if it is there, else
     /// the one of the ledger's last line.
     pub at_hand: Option<Generation>,
@@ -74,7 +79,11 @@ impl Survey {
         if let Err(e) = generation::locate(root)
             && matches!(
                 e.kind(),
-                ErrorKind::ForeignArchive | ErrorKind::SchemaTooNew | ErrorKind::PermissionDenied
+                ErrorKind::ForeignArchive
+                    | ErrorKind::SchemaTooNew
+                    | ErrorKind::PermissionDenied
+                    // Nothing is put over what somebody else put there.
+                    | ErrorKind::UnsafeTarget
             )
         {
             return Err(e);
@@ -102,11 +111,30 @@ impl Survey {
                 None => "CURRENT is missing or damaged".to_owned(),
             });
         }
+        let mut unnamed = None;
         let (soundness, coverage) = match &at_hand {
             Some(generation) => {
                 Self::judge(root, generation, promises.as_ref(), watch, &mut reasons)?
             }
-            None if promises.is_none() && named.is_none() => (Soundness::Never, None),
+            None if promises.is_none() && named.is_none() => {
+                unnamed = unnamed_generation(root)?;
+                match (&unnamed, backup::list(root)?.pop()) {
+                    (None, None) => (Soundness::Never, None),
+                    (Some(id), _) => {
+                        reasons.push(format!(
+                            "neither CURRENT nor the coverage ledger names an archive, and \
+                             generations/{id} holds one"
+                        ));
+                        (Soundness::Gone, None)
+                    }
+                    (None, Some((id, _))) => {
+                        reasons.push(format!(
+                            "nothing is left of the archive that the backup {id} is of"
+                        ));
+                        (Soundness::Gone, None)
+                    }
+                }
+            }
             None => {
                 reasons.push("the archive's files are gone".to_owned());
                 (Soundness::Gone, None)
@@ -114,6 +142,7 @@ impl Survey {
         };
         Ok(Survey {
             current: named,
+            unnamed,
             at_hand,
             is_named,
             soundness,

@@ -90,11 +90,7 @@ pub(super) fn ladder(s: &Scanned) -> Vec<Candidate> {
             ),
         },
     );
-    put(
-        "backup",
-        AuthorityLevel::VerifiedBackup,
-        Err("there is none".to_owned()),
-    );
+    put("backup", AuthorityLevel::VerifiedBackup, s.kept.verdict());
     put(
         "salvage",
         AuthorityLevel::Salvage,
@@ -107,9 +103,12 @@ pub(super) fn ladder(s: &Scanned) -> Vec<Candidate> {
             }
             ArchiveSeen::Open { .. } if s.stopped.is_some() => Err(CUT_OFF.to_owned()),
             ArchiveSeen::Open { .. } => Err("the archive is whole: nothing to salvage".to_owned()),
-            ArchiveSeen::Lost(_) => {
-                Err("this version can't read rows of an archive that does not open".to_owned())
-            }
+            ArchiveSeen::Lost(_) if s.kept.database => Ok(
+                "a repair reads what still verifies of its rows, one by one; how many that are was \
+                 not counted here"
+                    .to_owned(),
+            ),
+            ArchiveSeen::Lost(_) => Err("there is no database file to read rows from".to_owned()),
             ArchiveSeen::Unknown(_) => Err("the archive could not be looked at".to_owned()),
             ArchiveSeen::Never => Err("no archive was ever made here".to_owned()),
         },

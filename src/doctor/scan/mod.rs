@@ -5,6 +5,7 @@
 
 mod authority;
 mod captures;
+mod kept;
 mod live;
 mod named;
 pub mod page;
@@ -159,6 +160,8 @@ pub struct Scanned {
     pub history: History,
     /// What the settings hide.
     pub risks: Vec<ConfigRisk>,
+    /// Backups and sealed generations.
+    kept: kept::Kept,
     /// What would be believed, the best first.
     pub ladder: Vec<Candidate>,
     /// Why it ended early; then everything is what was found so far.
@@ -406,6 +409,7 @@ fn attempt(
         missing_over,
         history,
         risks: risks.into_list(),
+        kept: kept::kept(root.as_ref()),
         ladder: Vec::new(),
         stopped,
         unfinished,
