@@ -249,6 +249,7 @@ impl Scanned {
             history: History::default(),
             risks: Vec::new(),
             ladder: Vec::new(),
+            kept: kept::Kept::default(),
             stopped: Some(stopped),
             unfinished: ScanPart::ALL.to_vec(),
         }
