@@ -44,13 +44,17 @@ pub enum ErrorKind {
     VerifyFailed,
     MirrorDamaged,
     TargetExists,
+    PlanMismatch,
+    Blocked,
+    RepairFailed,
+    RolledBack,
     Interrupted,
     Terminated,
 }
 
 impl ErrorKind {
     /// Every kind: documentation and the totality test walk this.
-    pub const ALL: [ErrorKind; 27] = [
+    pub const ALL: [ErrorKind; 31] = [
         ErrorKind::Usage,
         ErrorKind::UnsafeTarget,
         ErrorKind::ConfigInvalid,
@@ -76,6 +80,10 @@ impl ErrorKind {
         ErrorKind::VerifyFailed,
         ErrorKind::MirrorDamaged,
         ErrorKind::TargetExists,
+        ErrorKind::PlanMismatch,
+        ErrorKind::Blocked,
+        ErrorKind::RepairFailed,
+        ErrorKind::RolledBack,
         ErrorKind::Interrupted,
         ErrorKind::Terminated,
     ];
@@ -101,7 +109,10 @@ impl ErrorKind {
             ErrorKind::SourcesFailed
             | ErrorKind::BudgetExhausted
             | ErrorKind::LexicalUnavailable => ExitCodeKind::Incomplete,
-            ErrorKind::NoSpace => ExitCodeKind::Blocked,
+            ErrorKind::NoSpace | ErrorKind::Blocked => ExitCodeKind::Blocked,
+            ErrorKind::PlanMismatch => ExitCodeKind::PlanMismatch,
+            ErrorKind::RepairFailed => ExitCodeKind::RepairFailure,
+            ErrorKind::RolledBack => ExitCodeKind::RolledBack,
             ErrorKind::PermissionDenied
             | ErrorKind::Io
             | ErrorKind::Unsupported

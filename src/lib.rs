@@ -15,6 +15,7 @@ pub mod error;
 pub mod exit;
 pub mod ingest;
 pub mod model;
+pub mod plan;
 pub mod report;
 pub mod sources;
 pub mod store;

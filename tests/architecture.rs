@@ -26,8 +26,16 @@ fn edge(layer: &str, target: &str) -> Option<Option<Vec<&'static str>>> {
         (a, b) if a == b => Some(None),
         // The entry points tie everything together.
         ("cli" | "main" | "lib", _) => Some(None),
-        ("report", "doctor" | "ingest" | "sources" | "store" | "model") => Some(None),
+        ("report", "doctor" | "plan" | "ingest" | "sources" | "store" | "model") => Some(None),
+        // A planner names what a plan is, and the view that it is given; it can't apply one.
+        ("doctor", "plan") => Some(Some(vec!["Ground", "Planner"])),
         ("doctor", "sources" | "store" | "model") => Some(None),
+        ("plan", "ingest" | "store" | "model") => Some(None),
+        ("plan", "disk") => {
+            let mut list = DISK_READ.to_vec();
+            list.extend(["Capture", "WriterLock"]);
+            Some(Some(list))
+        }
         ("doctor" | "report", "disk") => reading(),
         ("ingest", "sources" | "store" | "model") => Some(None),
         ("sources", "model") => Some(None),
@@ -43,8 +51,8 @@ fn edge(layer: &str, target: &str) -> Option<Option<Vec<&'static str>>> {
 }
 
 const LAYERS: &[&str] = &[
-    "cli", "report", "doctor", "ingest", "sources", "store", "disk", "model", "error", "exit",
-    "env",
+    "cli", "report", "doctor", "plan", "ingest", "sources", "store", "disk", "model", "error",
+    "exit", "env",
 ];
 
 /// One source file, read for the rules.

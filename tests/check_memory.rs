@@ -16,10 +16,10 @@ use std::process::Command;
 use cass::doctor::check::{CheckRequest, check};
 use cass::env::{Clock, Env};
 use cass::ingest::index::{Ask, index};
-use cass::ingest::watch::Watch;
 use cass::model::finding::CheckOutcome;
 use cass::model::interrupt::Interrupt;
 use cass::model::progress::Silent;
+use cass::model::watch::Watch;
 
 const DIR: &str = "CHECK_MEMORY_DIR";
 const MARK: &str = "peak KiB: ";

@@ -17,9 +17,9 @@ use std::process::Command;
 use cass::doctor::scan::{ScanRequest, scan};
 use cass::env::{Clock, Env};
 use cass::ingest::index::{Ask, index};
-use cass::ingest::watch::Watch;
 use cass::model::interrupt::Interrupt;
 use cass::model::progress::Silent;
+use cass::model::watch::Watch;
 
 const DIR: &str = "SCAN_MEMORY_DIR";
 const MARK: &str = "peak KiB: ";

@@ -126,6 +126,15 @@ pub struct DoctorArgs {
     /// Which part of the doctor.
     #[command(subcommand)]
     pub command: Option<DoctorCommand>,
+    /// Make derived data anew where that is all that is wrong; no plan has to be shown for it
+    #[arg(long)]
+    pub fix: bool,
+    /// With --fix: make derived data anew even where it is as it should be
+    #[arg(long, requires = "fix")]
+    pub force_rebuild: bool,
+    /// With --fix: go on although an earlier repair failed
+    #[arg(long, requires = "fix")]
+    pub allow_repeated_repair: bool,
     /// Without a word, `doctor` is `doctor check`.
     #[command(flatten)]
     pub check: CheckArgs,
@@ -138,6 +147,33 @@ pub enum DoctorCommand {
     Check(CheckArgs),
     /// List every source and session and who holds it; changes nothing
     ArchiveScan(ScanArgs),
+    /// Plan the cheapest sufficient repair, or apply the plan that was shown
+    Repair(RepairArgs),
+    /// Make, list, verify and restore backups of the archive
+    #[command(subcommand)]
+    Backups(BackupsCommand),
+    /// List, show and undo what was applied
+    #[command(subcommand)]
+    Runs(RunsCommand),
+}
+
+/// `doctor backups list`
+#[derive(Debug, Clone, Args)]
+pub struct BackupsListArgs {
+    /// Largest number of entries; totals are of all
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u64,
+}
+
+/// `doctor backups verify`
+#[derive(Debug, Clone, Args)]
+pub struct BackupsVerifyArgs {
+    /// Id of a backup (b and eight digits) or of a sealed generation (g and eight digits)
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub id: String,
+    /// Read every row of its archive too
+    #[arg(long)]
+    pub deep: bool,
 }
 
 /// `doctor archive-scan`
@@ -210,6 +246,120 @@ pub struct CheckArgs {
     /// Leave out what depends on time and free space
     #[arg(long)]
     pub deterministic: bool,
+}
+
+/// For every planned command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "To apply a plan")]
+pub struct ApplyArgs {
+    /// Only show the plan; this is what happens without --yes
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Apply the plan that was shown
+    #[arg(long, requires = "plan_fingerprint")]
+    pub yes: bool,
+    /// The fingerprint of the plan that was shown
+    #[arg(long, value_name = "FP", requires = "yes")]
+    pub plan_fingerprint: Option<String>,
+    /// The JSON document of the dry run: a refusal then lists what moved
+    #[arg(long, value_name = "FILE", requires = "yes")]
+    pub plan_file: Option<PathBuf>,
+    /// How long lists are
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Detail::Brief)]
+    pub detail: Detail,
+    /// Leave out what depends on time and free space
+    #[arg(long)]
+    pub deterministic: bool,
+}
+
+/// `doctor repair`
+#[derive(Debug, Clone, Args)]
+pub struct RepairArgs {
+    /// Another data directory or a database: its verified rows are taken as well
+    #[arg(long, value_name = "PATH", value_parser = clap::builder::PathBufValueParser::new())]
+    pub from: Option<PathBuf>,
+    /// Repeat a repair although an earlier one failed
+    #[arg(long)]
+    pub allow_repeated_repair: bool,
+    /// To apply a plan.
+    #[command(flatten)]
+    pub apply: ApplyArgs,
+}
+
+/// `doctor backups`
+#[derive(Debug, Clone, Subcommand)]
+pub enum BackupsCommand {
+    /// List the backups and the sealed generations, the newest first; changes nothing
+    List(BackupsListArgs),
+    /// Compare one with what its manifest or seal says of it; changes nothing
+    Verify(BackupsVerifyArgs),
+    /// Back up the archive
+    Create(BackupsCreateArgs),
+    /// Rehearse a restore, or apply the one that was rehearsed
+    Restore(BackupsRestoreArgs),
+}
+
+/// `doctor backups create`
+#[derive(Debug, Clone, Args)]
+pub struct BackupsCreateArgs {
+    /// Your words for it
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub label: Option<String>,
+    /// To apply a plan.
+    #[command(flatten)]
+    pub apply: ApplyArgs,
+}
+
+/// `doctor backups restore`
+#[derive(Debug, Clone, Args)]
+pub struct BackupsRestoreArgs {
+    /// Backup id, or the id of a sealed generation
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub id: String,
+    /// Keep what is newer than the backup: it is read into the restored archive
+    #[arg(long)]
+    pub keep_newer: bool,
+    /// To apply a plan.
+    #[command(flatten)]
+    pub apply: ApplyArgs,
+}
+
+/// `doctor runs`
+#[derive(Debug, Clone, Subcommand)]
+pub enum RunsCommand {
+    /// List what was applied, the newest first
+    List(RunsListArgs),
+    /// Show one run: its receipt, its steps, how to go back
+    Show(RunsShowArgs),
+    /// Plan going back to what was there before a run, or apply that plan
+    Undo(RunsUndoArgs),
+}
+
+/// `doctor runs list`
+#[derive(Debug, Clone, Args)]
+pub struct RunsListArgs {
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u64,
+}
+
+/// `doctor runs show`
+#[derive(Debug, Clone, Args)]
+pub struct RunsShowArgs {
+    /// The run, or `latest`
+    #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
+    pub run: String,
+}
+
+/// `doctor runs undo`
+#[derive(Debug, Clone, Args)]
+pub struct RunsUndoArgs {
+    /// The run, or `latest`
+    #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
+    pub run: String,
+    /// To apply a plan.
+    #[command(flatten)]
+    pub apply: ApplyArgs,
 }
 
 /// Severity from which on the exit is 1.

@@ -1,9 +1,19 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 20] = [
+pub const SCHEMAS: [&str; 30] = [
     "doctor-archive-scan",
+    "doctor-backups-create",
+    "doctor-backups-list",
+    "doctor-backups-restore",
+    "doctor-backups-verify",
     "doctor-check",
+    "doctor-fix",
+    "doctor-reconstruct-dry-run",
+    "doctor-repair",
+    "doctor-runs-list",
+    "doctor-runs-show",
+    "doctor-runs-undo",
     "error",
     "export",
     "export-json",
@@ -36,7 +46,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 17] = [
+pub const COMMANDS: [Entry; 25] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -57,6 +67,47 @@ pub const COMMANDS: [Entry; 17] = [
         words: &["doctor", "archive-scan"],
         mutates: false,
         schema: "doctor-archive-scan",
+    },
+    // Without `--yes` it shows a plan and writes nothing.
+    Entry {
+        words: &["doctor", "repair"],
+        mutates: true,
+        schema: "doctor-repair",
+    },
+    Entry {
+        words: &["doctor", "backups", "create"],
+        mutates: true,
+        schema: "doctor-backups-create",
+    },
+    Entry {
+        words: &["doctor", "backups", "restore"],
+        mutates: true,
+        schema: "doctor-backups-restore",
+    },
+    Entry {
+        words: &["doctor", "runs", "list"],
+        mutates: false,
+        schema: "doctor-runs-list",
+    },
+    Entry {
+        words: &["doctor", "runs", "show"],
+        mutates: false,
+        schema: "doctor-runs-show",
+    },
+    Entry {
+        words: &["doctor", "runs", "undo"],
+        mutates: true,
+        schema: "doctor-runs-undo",
+    },
+    Entry {
+        words: &["doctor", "backups", "list"],
+        mutates: false,
+        schema: "doctor-backups-list",
+    },
+    Entry {
+        words: &["doctor", "backups", "verify"],
+        mutates: false,
+        schema: "doctor-backups-verify",
     },
     Entry {
         words: &["sessions", "list"],

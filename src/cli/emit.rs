@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind as IoKind, IsTerminal, Write};
 use serde::Serialize;
 
 use super::args::{ColorWhen, Global};
-use super::page::Page;
+use super::page::{MAX_COLUMNS, Page, broken};
 use super::parse;
 use super::sanitise::{shell_line, visible, visible_lines};
 use super::session_name;
@@ -194,7 +194,9 @@ fn complain(err: &ErrBody) {
     let total = err.context.get("candidates").map(String::as_str);
     text.push_str(&session_name::lines(&err.candidates, total));
     if let Some(hint) = &err.hint {
-        text.push_str(&format!("{}\n", visible(hint)));
+        for line in broken(&visible(hint), MAX_COLUMNS) {
+            text.push_str(&format!("{line}\n"));
+        }
     }
     if let Some(argv) = &err.hint_argv {
         text.push_str(&format!("  {}\n", shell_line(argv)));

@@ -6,8 +6,8 @@ use super::emit::Human;
 use super::page::{Mark, Page, count, size};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::index::{Ask, index};
-use crate::ingest::watch::Watch;
 use crate::model::finding::Severity;
+use crate::model::watch::Watch;
 use crate::report::envelope::{Report, Status};
 use crate::report::index::{IndexBody, LexicalDone, index_report};
 

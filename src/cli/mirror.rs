@@ -12,7 +12,6 @@ use super::place;
 use super::write_out::written_out;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::group::MEMBERS;
 use crate::model::path::PathText;
 use crate::model::verdict::MirrorState;
 use crate::report::check::MirrorBlock;
@@ -21,6 +20,7 @@ use crate::report::mirror::{
     CaptureEntry, MirrorGetBody, MirrorListBody, MirrorProblemEntry, MirrorSource,
     MirrorVerifyBody, mirror_verify_report,
 };
+use crate::sources::database::MEMBERS;
 use crate::store::mirror::{CaptureLine, MirrorReader, SourceIdent};
 
 /// Problems kept in full; more are counted.

@@ -4,6 +4,8 @@
 //! decision is made here, nothing is read from stdin, nobody is asked.
 
 pub mod args;
+mod backups;
+mod backups_apply;
 pub mod catalog;
 mod check;
 mod context;
@@ -23,10 +25,13 @@ pub mod moment;
 mod page;
 pub mod parse;
 mod place;
+mod planned;
 mod progress;
 mod reading;
+mod repair;
 mod restore;
 mod restore_plan;
+mod runs;
 pub mod sanitise;
 mod scan;
 mod search;
@@ -41,7 +46,10 @@ mod write_out;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use args::{Cli, Command, DoctorCommand, MirrorCommand, ModelsCommand, SessionsCommand};
+use args::{
+    BackupsCommand, Cli, Command, DoctorCommand, MirrorCommand, ModelsCommand, RunsCommand,
+    SessionsCommand,
+};
 use context::Context;
 use emit::Output;
 use parse::Parsed;
@@ -118,6 +126,11 @@ fn reads(command: &Command) -> Option<bool> {
         Command::Export(a) => Some(a.format == args::Format::Raw || a.output.is_some()),
         Command::Mirror(MirrorCommand::Get(_)) => Some(true),
         Command::Mirror(_) => Some(false),
+        // A sealed generation is not reclaimed while it is read.
+        Command::Doctor(args::DoctorArgs {
+            command: Some(DoctorCommand::Backups(BackupsCommand::Verify(_))),
+            ..
+        }) => Some(false),
         Command::Index(_)
         | Command::Doctor(_)
         | Command::Models(_)
@@ -132,6 +145,29 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
         Command::Doctor(d) => match &d.command {
             Some(DoctorCommand::ArchiveScan(a)) => out.finish(scan::run(ctx, a), false, &ctx.site),
             Some(DoctorCommand::Check(a)) => out.finish(check::run(ctx, a), false, &ctx.site),
+            Some(DoctorCommand::Repair(a)) => repair::run(ctx, a, out),
+            Some(DoctorCommand::Backups(BackupsCommand::Create(a))) => {
+                out.finish(backups_apply::create(ctx, a), true, &ctx.site)
+            }
+            Some(DoctorCommand::Backups(BackupsCommand::Restore(a))) => {
+                out.finish(backups_apply::restore(ctx, a), true, &ctx.site)
+            }
+            Some(DoctorCommand::Runs(RunsCommand::List(a))) => {
+                out.finish(runs::list(ctx, a), false, &ctx.site)
+            }
+            Some(DoctorCommand::Runs(RunsCommand::Show(a))) => {
+                out.finish(runs::show(ctx, a), false, &ctx.site)
+            }
+            Some(DoctorCommand::Runs(RunsCommand::Undo(a))) => {
+                out.finish(runs::undo(ctx, a), true, &ctx.site)
+            }
+            None if d.fix => out.finish(repair::fix(ctx, d), true, &ctx.site),
+            Some(DoctorCommand::Backups(BackupsCommand::List(a))) => {
+                out.finish(backups::list(ctx, a), false, &ctx.site)
+            }
+            Some(DoctorCommand::Backups(BackupsCommand::Verify(a))) => {
+                out.finish(backups::verify(ctx, a), false, &ctx.site)
+            }
             None => out.finish(check::run(ctx, &d.check), false, &ctx.site),
         },
         Command::Sessions(SessionsCommand::List(a)) => {

@@ -176,6 +176,20 @@ fn cut_groups(groups: Vec<Vec<Line>>, room: usize) -> Vec<Line> {
 
 /// `text` broken between words into lines of at most `max` columns.
 fn wrap(text: &str, max: usize) -> Vec<String> {
+    let mut lines: Vec<String> = broken(text, max).iter().map(|l| fit(l, max)).collect();
+    // A long value must not push everything else off the page.
+    if lines.len() > 4 {
+        lines.truncate(4);
+        if let Some(last) = lines.last_mut() {
+            *last = format!("{} …", fit(last, max - 2));
+        }
+    }
+    lines
+}
+
+/// Lines of at most `max` columns; a word that is longer stays whole, so that it can be copied.
+#[must_use]
+pub fn broken(text: &str, max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {
@@ -184,16 +198,9 @@ fn wrap(text: &str, max: usize) -> Vec<String> {
         } else if !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(&fit(word, max));
+        line.push_str(word);
     }
     lines.push(line);
-    // A long value must not push everything else off the page.
-    if lines.len() > 4 {
-        lines.truncate(4);
-        if let Some(last) = lines.last_mut() {
-            *last = format!("{} …", fit(last, max - 2));
-        }
-    }
     lines
 }
 
@@ -249,5 +256,17 @@ mod tests {
         let plain = page.clone().render("v", None, false);
         let colour = page.render("v", None, true);
         assert_eq!(colour.replace("\x1b[33m", "").replace(PLAIN, ""), plain);
+    }
+
+    #[test]
+    fn broken_lines_fit_and_keep_every_word_whole() {
+        let path = "/a/long/path".repeat(10);
+        let text = format!("Free some room below {path} and run the same command again, please.");
+        let lines = broken(&text, 30);
+        assert_eq!(lines.join(" "), text);
+        assert!(
+            lines.iter().all(|l| columns(l) <= 30 || *l == path),
+            "{lines:?}"
+        );
     }
 }

@@ -52,6 +52,21 @@ pub fn with_archive(env: &Env) -> Result<Root> {
     Err(never(env))
 }
 
+/// The data directory of a command that looks for what can be gone back to: it may be asked for
+/// just because the archive is gone.
+///
+/// # Errors
+/// `not-initialized` where nothing was ever made; `foreign-archive` where it is another program's.
+pub fn with_anything(env: &Env) -> Result<Root> {
+    let root = open(env)?;
+    for ours in [layout::BACKUPS, layout::GENERATIONS, layout::MIRROR] {
+        if root.exists(ours)? {
+            return Ok(root);
+        }
+    }
+    with_archive(env)
+}
+
 /// The data directory of a command that reads the mirror.
 ///
 /// # Errors

@@ -11,6 +11,9 @@ use super::publish::{create_dir, publish};
 use super::root::{EntryKind, FILE_MODE, Root};
 use crate::error::{Error, ErrorKind, Result};
 
+/// Where all that is derived lies.
+const DERIVED: [&str; 2] = ["derived/", "raw-mirror/index"];
+
 /// The right to add to the data directory: make folders, append to ledgers and packs, publish
 /// small files whole. It can't change or remove what was published, apart from derived files and
 /// torn tails.
@@ -144,7 +147,7 @@ impl<'lock> Capture<'lock> {
     /// above it makes way: nothing of ours is in it. What a link leads to is left alone.
     ///
     /// # Errors
-    /// `unsafe-target` outside of `derived/`; `io`, `permission-denied` or `no-space`.
+    /// `unsafe-target` where nothing derived lies; `io`, `permission-denied` or `no-space`.
     pub fn make_derived_folder(&self, rel: &str) -> Result<()> {
         let root = self.root();
         self.is_derived(rel)?;
@@ -167,7 +170,7 @@ impl<'lock> Capture<'lock> {
     }
 
     fn is_derived(&self, rel: &str) -> Result<()> {
-        if rel.starts_with("derived/") {
+        if DERIVED.iter().any(|above| rel.starts_with(above)) {
             return Ok(());
         }
         Err(Error::new(
@@ -179,7 +182,7 @@ impl<'lock> Capture<'lock> {
     /// Removes a folder of derived files with all that is in it. Gone already is fine.
     ///
     /// # Errors
-    /// `unsafe-target` outside of `derived/`; `io` or `permission-denied`.
+    /// `unsafe-target` where nothing derived lies; `io` or `permission-denied`.
     pub fn remove_derived_folder(&self, rel: &str) -> Result<()> {
         let root = self.root();
         self.is_derived(rel)?;
@@ -208,6 +211,34 @@ impl<'lock> Capture<'lock> {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(Errno::NOTDIR) => self.remove_derived(rel),
             Err(e) => Err(root.failed("remove", rel, e)),
+        }
+    }
+
+    /// Gives what has the place of a derived file or folder another name beside it, and returns
+    /// that: `<name>.set-aside-<n>`. Nothing of it is opened or lost.
+    ///
+    /// # Errors
+    /// `unsafe-target` where nothing derived lies; `io`, `permission-denied`.
+    pub fn set_aside(&self, rel: &str) -> Result<String> {
+        let root = self.root();
+        self.is_derived(rel)?;
+        let (dir, name) = root
+            .parent(rel)
+            .map_err(|e| root.failed("open folder of", rel, e))?;
+        let mut n = 1u32;
+        loop {
+            let aside = format!("{name}.set-aside-{n}");
+            match rustix::fs::statat(&dir, aside.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => n = n.saturating_add(1),
+                // The name is free, and only the lock's holder makes names here.
+                Err(Errno::NOENT) => {
+                    rustix::fs::renameat(&dir, name, &dir, aside.as_str())
+                        .map_err(|e| root.failed("move aside", rel, e))?;
+                    rustix::fs::fsync(&dir).map_err(|e| root.failed("sync folder of", rel, e))?;
+                    return Ok(format!("{rel}.set-aside-{n}"));
+                }
+                Err(e) => return Err(root.failed("look up", rel, e)),
+            }
         }
     }
 

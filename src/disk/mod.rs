@@ -8,6 +8,7 @@
 
 mod append;
 mod capture;
+mod copy;
 mod handout;
 mod journal;
 mod lock;
@@ -18,6 +19,7 @@ mod root;
 
 pub use append::AppendFile;
 pub use capture::Capture;
+pub use copy::Copied;
 pub use handout::{HandOut, HandOutSet, is_folder};
 pub use journal::Journal;
 pub use lock::{ArchiveExclusive, ArchiveShared, LockOwner, WriterLock, writer_owner};

@@ -236,14 +236,22 @@ impl Root {
     /// # Errors
     /// `io` or `permission-denied`.
     pub fn exists(&self, rel: &str) -> Result<bool> {
+        Ok(self.kind(rel)?.is_some())
+    }
+
+    /// What has this name, without following a link; `None` when nothing has it.
+    ///
+    /// # Errors
+    /// As [`Root::exists`].
+    pub fn kind(&self, rel: &str) -> Result<Option<EntryKind>> {
         let (dir, name) = match self.parent(rel) {
             Ok(found) => found,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(e) => return Err(self.failed("look up", rel, e)),
         };
         match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
+            Ok(s) => Ok(Some(entry_kind(FileType::from_raw_mode(s.st_mode)))),
+            Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(self.failed("look up", rel, e)),
         }
     }
@@ -290,11 +298,7 @@ impl Root {
                 name: std::ffi::OsStr::from_bytes(name.to_bytes())
                     .to_string_lossy()
                     .into_owned(),
-                kind: match kind {
-                    FileType::RegularFile => EntryKind::File,
-                    FileType::Directory => EntryKind::Dir,
-                    _ => EntryKind::Other,
-                },
+                kind: entry_kind(kind),
             });
         }
         Ok(true)
@@ -320,6 +324,14 @@ impl Root {
             format!("{} is not a regular file", self.full(rel).display()),
         )
         .with_hint("Something else put it there; move it away by hand.")
+    }
+}
+
+fn entry_kind(kind: FileType) -> EntryKind {
+    match kind {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Dir,
+        _ => EntryKind::Other,
     }
 }
 

@@ -1,5 +1,9 @@
-//! Read-only checks. Nothing here can write: it never names a capability of `disk`.
+//! Read-only checks and planners. Nothing here can write: it never names a capability of `disk`.
 
 mod archived;
+pub mod backup_plan;
+pub mod backups;
 pub mod check;
+pub mod repair;
 pub mod scan;
+pub mod undo;

@@ -8,14 +8,15 @@ use rayon::prelude::*;
 
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::group;
+use crate::ingest::group::{self, Member};
 use crate::ingest::look::{Look, Looks, gate_of};
 use crate::ingest::read::{self, Care, RACY_NS, StableReader, TRIES};
-use crate::ingest::watch::Watch;
 use crate::model::digest::Digest;
 use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
+use crate::model::watch::Watch;
+use crate::sources::database::{MEMBERS, is_database_name};
 use crate::sources::roots::ProviderRoot;
 use crate::sources::sight::Sight;
 use crate::sources::usage::{FileUse, Usages};
@@ -65,7 +66,7 @@ pub struct Captured {
     pub len: u64,
     /// BLAKE3 of the content.
     pub hash: Digest,
-    /// Whether the source never held still.
+    /// Whether the source never held still, or a file beside it could not be read.
     pub moving: bool,
 }
 
@@ -184,7 +185,7 @@ pub fn capture(
         let mut bytes = 0;
         while let Some(next) = jobs.peek() {
             let size = next.gate.size;
-            let big = size > PREPARE_LIMIT || group::is_database_name(&next.found.path);
+            let big = size > PREPARE_LIMIT || is_database_name(&next.found.path);
             let full = window.len() >= WINDOW_FILES || bytes + size > WINDOW_BYTES;
             if !window.is_empty() && (big || full) {
                 break;
@@ -198,7 +199,7 @@ pub fn capture(
         let sizes: u64 = window.iter().map(|j| j.gate.size).sum();
         let count = window.len() as u64;
         match window.as_slice() {
-            [job] if job.gate.size > PREPARE_LIMIT || group::is_database_name(&job.found.path) => {
+            [job] if job.gate.size > PREPARE_LIMIT || is_database_name(&job.found.path) => {
                 let added = stream(mirror, env, job);
                 settle(job, added, &mut out)?;
             }
@@ -240,7 +241,7 @@ fn compare(
                     out.unchanged += 1;
                     return;
                 }
-                let is_db = group::is_database_name(&found.path);
+                let is_db = is_database_name(&found.path);
                 if is_db && !full && group::too_soon(gate.size, k.at_ms, now_ms) {
                     out.deferred += 1;
                     return;
@@ -302,6 +303,7 @@ fn odd(provider: Provider, met: Met, out: &mut CaptureOutcome) {
         Oddity::FollowedLink => NoteCode::LinkFollowed,
         Oddity::LinkLoop => NoteCode::LinkSeen,
         Oddity::Special => NoteCode::NotAFile,
+        Oddity::Sidecar => NoteCode::SidecarSkipped,
     };
     out.notes.push(Note {
         code,
@@ -434,7 +436,7 @@ fn read_whole(env: &Env, job: &Job) -> Result<Option<(Vec<u8>, bool)>> {
 fn stream(mirror: &mut MirrorWriter<'_>, env: &Env, job: &Job) -> Result<(Added, bool)> {
     let head = read::beginning(&job.found, 18)?;
     let shape = group::shape_of(&head);
-    let is_group = group::is_database_name(&job.found.path);
+    let is_group = is_database_name(&job.found.path);
     let mut tries = 0;
     loop {
         tries += 1;
@@ -471,20 +473,31 @@ fn stream(mirror: &mut MirrorWriter<'_>, env: &Env, job: &Job) -> Result<(Added,
         let alone = || Ok(true);
         let attempt = (|| {
             if is_group {
-                for suffix in group::MEMBERS {
-                    if let Some((member, stat)) = group::open_member(&job.found, suffix)? {
-                        let mut r = StableReader::new(member, stat, care, &alone);
-                        let key = job.ident.key;
-                        meta.group
-                            .push(mirror.store_member(key, suffix, &mut r, Shape::Text)?);
+                for suffix in MEMBERS {
+                    match group::open_member(&job.found, suffix)? {
+                        Member::Absent => {}
+                        // What only it holds is missing: no state that its program ever saw.
+                        Member::Unread => meta.moving = true,
+                        Member::File(member, stat) => {
+                            let mut r = StableReader::new(member, stat, care, &alone);
+                            let key = job.ident.key;
+                            meta.group.push(mirror.store_member(
+                                key,
+                                suffix,
+                                &mut r,
+                                Shape::Text,
+                            )?);
+                        }
                     }
                 }
             }
             let mut r = StableReader::new(file, before, care, &same);
-            mirror.add_stream(&job.ident, &mut r, shape, meta.clone())
+            let moving = meta.moving;
+            let added = mirror.add_stream(&job.ident, &mut r, shape, meta.clone())?;
+            Ok((added, moving))
         })();
         match attempt {
-            Ok(added) => return Ok((added, !strict)),
+            Ok(done) => return Ok(done),
             Err(e) if strict && read::is_moved(&e) => {}
             Err(e) => return Err(e),
         }

@@ -9,16 +9,16 @@ use crate::disk::Capture;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::{CaptureOutcome, Note, Problem};
-use crate::ingest::jobs::{self, Job, Pending, Turn};
+use crate::ingest::jobs::{self, Job, Pending, Turn, is_of_one_source};
 use crate::ingest::parse;
-use crate::ingest::watch::Watch;
 use crate::ingest::{projection, scratch};
 use crate::model::digest::Digest;
 use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
 use crate::model::record::{Piece, SkipReason, Span};
 use crate::model::source::SourceKey;
-use crate::sources::usage::Usages;
+use crate::model::watch::Watch;
+use crate::sources::usage::{FileUse, Usages};
 use crate::store::archive::{ArchiveWriter, CaptureRef};
 use crate::store::coverage::CommitLine;
 use crate::store::mirror::{CaptureLine, MirrorWriter, SourceIdent};
@@ -81,16 +81,8 @@ pub fn feed(
     cap: Capture<'_>,
     watch: Watch<'_>,
 ) -> Result<FeedOutcome> {
-    let begun = archive.conversation_count();
     let usages = Usages::new(capture.roots.iter().map(|(root, ..)| root));
-    let mut touched = BTreeSet::new();
-    let mut by: BTreeMap<&'static str, (Provider, u64)> = BTreeMap::new();
-    let mut out = FeedOutcome {
-        generation: archive.generation().id.to_string(),
-        created: archive.found().created,
-        backfilled: archive.found().backfilled,
-        ..FeedOutcome::default()
-    };
+    let mut feeder = Feeder::new(env, cap, archive, watch);
     // By content as well as by number: a ledger that was lost begins anew, and its numbers say
     // nothing about what was read.
     let parsed = archive.parsed()?;
@@ -104,13 +96,15 @@ pub fn feed(
     {
         Vec::new()
     } else {
-        jobs::pending(mirror, &usages, &is_read)?
+        let is_session =
+            |ident: &SourceIdent| usages.of(ident.provider, &ident.path) == Some(FileUse::Session);
+        jobs::pending(mirror, &is_session, &is_read)?
     };
     let mut turns: Vec<Turn> = Vec::new();
     for (n, source) in pending.iter_mut().enumerate() {
         match jobs::add_turns(mirror, archive, n, source, &mut turns) {
             Ok(()) => {}
-            Err(e) if of_the_source(&e) => out.problems.push(problem(&source.ident, &e)),
+            Err(e) if is_of_one_source(&e) => feeder.out.problems.push(problem(&source.ident, &e)),
             Err(e) => return Err(e),
         }
     }
@@ -121,59 +115,136 @@ pub fn feed(
     archive.acknowledge_every(if turns.len() > MANY { BATCH_COMMITS } else { 1 })?;
     let mut failed: BTreeMap<usize, Vec<(CaptureLine, Problem)>> = BTreeMap::new();
     for turn in turns {
-        if watch.interrupt.pending().is_some() {
-            out.stopped = true;
+        if feeder.is_to_stop() {
             break;
-        }
-        if archive.wal_bytes() > WAL_LIMIT {
-            // A reader may be in it: then the WAL grows on, and the next look tries again.
-            archive.checkpoint_if_free(cap.lock())?;
         }
         let Some(source) = pending.get(turn.source) else {
             continue;
         };
-        let before = out.messages;
-        let ran = run(env, cap, mirror, archive, (source, &turn.line), &mut out)?;
-        touched.extend(
-            ran.line
-                .into_iter()
-                .flat_map(|l| l.conversations)
-                .map(|c| c.0),
-        );
+        let taken = feeder.take(mirror, archive, source, &turn.line)?;
         let earlier = failed.entry(turn.source).or_default();
-        match ran.problem {
-            Some(problem) => earlier.push((turn.line.clone(), problem)),
+        match taken {
+            Taken::Damaged(problem) | Taken::Unread(problem) => {
+                earlier.push((turn.line.clone(), problem));
+            }
             // What could not be read of an earlier capture is no loss where this one holds it.
-            None => earlier.retain(|(line, _)| {
+            Taken::Whole => earlier.retain(|(line, _)| {
                 !jobs::is_held_by(mirror, source, line, &turn.line).unwrap_or(false)
             }),
         }
-        by.entry(source.ident.provider.as_str())
-            .or_insert((source.ident.provider, 0))
-            .1 += out.messages - before;
-        watch.progress.advance(1, turn.line.len);
     }
     // One for each source: what a damaged object takes, it may take from all of its captures.
-    out.problems.extend(
+    feeder.out.problems.extend(
         failed
             .into_values()
             .filter_map(|all| all.into_iter().next())
             .map(|f| f.1),
     );
-    archive.acknowledge()?;
-    scratch::clear(cap)?;
-    out.messages_by = by.into_values().collect();
-    out.conversations_added = archive.conversation_count().saturating_sub(begun);
-    out.conversations_grown = (touched.len() as u64).saturating_sub(out.conversations_added);
-    let head = archive.head();
-    out.commit = head.commit;
-    out.head = head.head.to_hex();
-    Ok(out)
+    feeder.end(archive)
 }
 
-/// Whether an error is about one source, so that the others go on.
-fn of_the_source(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::MirrorDamaged | ErrorKind::VerifyFailed)
+/// What became of one capture.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// It was read to its end.
+    Whole,
+    /// What of it can be read is archived.
+    Damaged(Problem),
+    /// Nothing of it is archived; the others go on.
+    Unread(Problem),
+}
+
+/// Reads captures into an archive, one after another, and counts what they bring.
+#[derive(Debug)]
+pub(super) struct Feeder<'a> {
+    env: &'a Env,
+    cap: Capture<'a>,
+    watch: Watch<'a>,
+    /// Conversations there were.
+    begun: u64,
+    touched: BTreeSet<String>,
+    by: BTreeMap<&'static str, (Provider, u64)>,
+    pub(super) out: FeedOutcome,
+}
+
+impl<'a> Feeder<'a> {
+    pub(super) fn new(
+        env: &'a Env,
+        cap: Capture<'a>,
+        archive: &ArchiveWriter<'_>,
+        watch: Watch<'a>,
+    ) -> Feeder<'a> {
+        Feeder {
+            env,
+            cap,
+            watch,
+            begun: archive.conversation_count(),
+            touched: BTreeSet::new(),
+            by: BTreeMap::new(),
+            out: FeedOutcome {
+                generation: archive.generation().id.to_string(),
+                created: archive.found().created,
+                backfilled: archive.found().backfilled,
+                ..FeedOutcome::default()
+            },
+        }
+    }
+
+    /// Whether a signal came; the outcome then says that it ended early.
+    pub(super) fn is_to_stop(&mut self) -> bool {
+        self.out.stopped |= self.watch.interrupt.pending().is_some();
+        self.out.stopped
+    }
+
+    /// Reads one capture.
+    ///
+    /// # Errors
+    /// Errors of the archive or the mirror as a whole.
+    pub(super) fn take(
+        &mut self,
+        mirror: &mut MirrorWriter<'_>,
+        archive: &mut ArchiveWriter<'_>,
+        source: &Pending,
+        line: &CaptureLine,
+    ) -> Result<Taken> {
+        if archive.wal_bytes() > WAL_LIMIT {
+            // A reader may be in it: then the WAL grows on, and the next look tries again.
+            archive.checkpoint_if_free(self.cap.lock())?;
+        }
+        let before = self.out.messages;
+        let out = &mut self.out;
+        let ran = run(self.env, self.cap, mirror, archive, (source, line), out)?;
+        self.touched.extend(
+            ran.line
+                .into_iter()
+                .flat_map(|l| l.conversations)
+                .map(|c| c.0),
+        );
+        self.by
+            .entry(source.ident.provider.as_str())
+            .or_insert((source.ident.provider, 0))
+            .1 += self.out.messages - before;
+        self.watch.progress.advance(1, line.len);
+        Ok(ran.taken)
+    }
+
+    /// Makes the commits durable and sums up.
+    ///
+    /// # Errors
+    /// `no-space`, `io`.
+    pub(super) fn end(self, archive: &mut ArchiveWriter<'_>) -> Result<FeedOutcome> {
+        archive.acknowledge()?;
+        scratch::clear(self.cap)?;
+        let mut out = self.out;
+        out.messages_by = self.by.into_values().collect();
+        out.conversations_added = archive.conversation_count().saturating_sub(self.begun);
+        out.conversations_grown =
+            (self.touched.len() as u64).saturating_sub(out.conversations_added);
+        let head = archive.head();
+        out.commit = head.commit;
+        out.head = head.head.to_hex();
+        Ok(out)
+    }
 }
 
 fn problem(ident: &SourceIdent, e: &Error) -> Problem {
@@ -185,19 +256,17 @@ fn problem(ident: &SourceIdent, e: &Error) -> Problem {
     }
 }
 
-/// What became of one capture.
 struct Ran {
     /// What was committed.
     line: Option<CommitLine>,
-    /// Why it was not read, or not all of it; the others go on.
-    problem: Option<Problem>,
+    taken: Taken,
 }
 
 impl Ran {
     fn failed(problem: Problem) -> Ran {
         Ran {
             line: None,
-            problem: Some(problem),
+            taken: Taken::Unread(problem),
         }
     }
 }
@@ -215,7 +284,7 @@ fn run(
     let (job, opened) = match opened {
         Ok(opened) => opened,
         // No room for a copy of one database is no reason not to read the others.
-        Err(e) if of_the_source(&e) || e.kind() == ErrorKind::NoSpace => {
+        Err(e) if is_of_one_source(&e) || e.kind() == ErrorKind::NoSpace => {
             return Ok(Ran::failed(problem(&source.ident, &e)));
         }
         Err(e) => return Err(e),
@@ -249,7 +318,7 @@ fn run(
     });
     let ended = match ended {
         Ok(ended) => ended,
-        Err(e) if of_the_source(&e) => {
+        Err(e) if is_of_one_source(&e) => {
             // The rows of this capture are rolled back with `append`.
             return Ok(Ran::failed(problem(&job.ident, &e)));
         }
@@ -288,14 +357,16 @@ fn run(
             path: job.ident.path.clone(),
         });
     }
-    let problem = ended.damage.map(|damage| Problem {
-        provider: job.ident.provider,
-        path: job.ident.path.clone(),
-        kind: ErrorKind::SourcesFailed,
-        message: format!(
-            "{damage}; the {} records that can be read are archived",
-            counts.0
-        ),
+    let taken = ended.damage.map_or(Taken::Whole, |damage| {
+        Taken::Damaged(Problem {
+            provider: job.ident.provider,
+            path: job.ident.path.clone(),
+            kind: ErrorKind::SourcesFailed,
+            message: format!(
+                "{damage}; the {} records that can be read are archived",
+                counts.0
+            ),
+        })
     });
-    Ok(Ran { line, problem })
+    Ok(Ran { line, taken })
 }

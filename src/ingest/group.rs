@@ -7,39 +7,19 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::read::{self, RACY_NS};
+use crate::sources::database::{MEMBERS, member_path};
 use crate::sources::file::{Base, Stat};
 use crate::sources::walk::FoundFile;
 use crate::store::mirror::Shape;
 
-/// The files that belong to a database, by what is added to its name.
-pub const MEMBERS: [&str; 2] = ["-wal", "-journal"];
 /// A database above this size is captured again only after a while.
 const LARGE: u64 = 64 << 20;
 /// The while: one second for this many bytes.
 const BYTES_PER_SECOND: u64 = 4 << 20;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
-/// Whether the name is one that harnesses give to databases.
-#[must_use]
-pub fn is_database_name(path: &Path) -> bool {
-    // VS Code and what is built on it keep a copy beside the database.
-    if path
-        .file_name()
-        .is_some_and(|n| n.as_encoded_bytes().ends_with(b".vscdb.backup"))
-    {
-        return true;
-    }
-    path.extension().is_some_and(|e| {
-        matches!(
-            e.as_encoded_bytes(),
-            b"sqlite" | b"sqlite3" | b"db" | b"vscdb"
-        )
-    })
-}
 
 /// How the content that begins with `head` is cut.
 #[must_use]
@@ -59,15 +39,21 @@ pub fn shape_of(head: &[u8]) -> Shape {
 }
 
 /// The other files of a database, as they are now: part of the gate. Sizes and times, and the
-/// WAL's first 32 bytes, which hold its salts. Empty when there are none.
+/// WAL's first 32 bytes, which hold its salts. Empty when there are none. One that can't be read
+/// is named alone.
 ///
 /// # Errors
-/// `permission-denied` or `io` when one is there and can't be looked at.
+/// `io`.
 pub fn members_gate(found: &FoundFile) -> Result<String> {
     let mut gate = String::new();
     for suffix in MEMBERS {
-        let Some((mut file, stat)) = open_member(found, suffix)? else {
-            continue;
+        let (mut file, stat) = match open_member(found, suffix)? {
+            Member::File(file, stat) => (file, stat),
+            Member::Absent => continue,
+            Member::Unread => {
+                let _ = write!(gate, "{suffix} unread;");
+                continue;
+            }
         };
         let _ = write!(gate, "{suffix} {} {}", stat.size, stat.mtime_ns);
         if suffix == "-wal" {
@@ -78,7 +64,7 @@ pub fn members_gate(found: &FoundFile) -> Result<String> {
                     Ok(0) => break,
                     Ok(n) => got += n,
                     Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(Error::io("read", &member_path(found, suffix), e)),
+                    Err(e) => return Err(Error::io("read", &member_path(&found.path, suffix), e)),
                 }
             }
             let _ = write!(gate, " {}", crate::model::path::hex(&head[..got]));
@@ -96,7 +82,7 @@ pub fn members_gate(found: &FoundFile) -> Result<String> {
 pub fn is_racy(found: &FoundFile, now_ms: i64) -> Result<bool> {
     let mut newest = read::open(found)?.1.mtime_ns;
     for suffix in MEMBERS {
-        if let Some((_, stat)) = open_member(found, suffix)? {
+        if let Member::File(_, stat) = open_member(found, suffix)? {
             newest = newest.max(stat.mtime_ns);
         }
     }
@@ -105,28 +91,37 @@ pub fn is_racy(found: &FoundFile, now_ms: i64) -> Result<bool> {
     Ok((0..RACY_NS).contains(&now_ns.saturating_sub(newest)))
 }
 
-/// The path of a member.
-#[must_use]
-pub fn member_path(found: &FoundFile, suffix: &str) -> PathBuf {
-    let mut name = found.path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
+/// Another file of a database.
+#[derive(Debug)]
+pub enum Member {
+    /// It is not there.
+    Absent,
+    /// It is there and is no regular file, or nothing that this user may read. The database is
+    /// captured without it, and the walk says so.
+    Unread,
+    /// It, opened.
+    File(File, Stat),
 }
 
-/// Opens a member; `None` when it is not there.
+/// Opens a member.
 ///
 /// # Errors
-/// `unsupported`, `permission-denied` or `io`.
-pub fn open_member(found: &FoundFile, suffix: &str) -> Result<Option<(File, Stat)>> {
-    let path = member_path(found, suffix);
+/// `io`.
+pub fn open_member(found: &FoundFile, suffix: &str) -> Result<Member> {
+    let path = member_path(&found.path, suffix);
     let rel = path.strip_prefix(&found.base).unwrap_or(&path);
     let file = match Base::open(&found.base)?.open_regular(rel) {
         Ok(file) => file,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(e),
+        Err(e) => {
+            return match e.kind() {
+                ErrorKind::NotFound => Ok(Member::Absent),
+                ErrorKind::Unsupported | ErrorKind::PermissionDenied => Ok(Member::Unread),
+                _ => Err(e),
+            };
+        }
     };
     let stat = Stat::of(&file.metadata().map_err(|e| Error::io("stat", &path, e))?);
-    Ok(Some((file, stat)))
+    Ok(Member::File(file, stat))
 }
 
 /// Whether a large database was captured so recently that it is left alone for now.

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::{CaptureOutcome, capture};
 use crate::ingest::feed::{FeedOutcome, feed};
 use crate::ingest::look::Looks;
-use crate::ingest::watch::Watch;
+use crate::model::watch::Watch;
 use crate::sources::config::Config;
 use crate::sources::roots::overlapping;
 use crate::store::archive::ArchiveWriter;
@@ -15,6 +15,7 @@ use crate::store::generation;
 use crate::store::layout;
 use crate::store::lexical::Refreshed;
 use crate::store::mirror::{MirrorProblem, MirrorWriter, refuse_newer};
+use crate::store::run::{self, Finished};
 
 /// What an index run did.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct IndexOutcome {
     pub free_bytes: u64,
     /// What became of the lexical index.
     pub lexical: LexicalOutcome,
+    /// Runs of killed processes that were finished or closed.
+    pub finished: Vec<Finished>,
 }
 
 /// What became of the lexical index.
@@ -151,8 +154,17 @@ fn attempt(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
         mirror_problems,
         free_bytes,
         lexical: LexicalOutcome::Skipped,
+        finished: Vec::new(),
     };
     if outcome.capture.not_reached == 0 {
+        // A run that was killed in the middle of a promotion is finished before the archive is
+        // written to; the evidence is safe by now.
+        match run::finish_interrupted(cap, env.now_ms(), watch.interrupt) {
+            Ok(finished) => outcome.finished = finished,
+            Err(e) => outcome.archive_error = Some(e),
+        }
+    }
+    if outcome.capture.not_reached == 0 && outcome.archive_error.is_none() {
         match project(env, cap, &outcome.capture, &mut mirror, watch) {
             Ok(feed) => outcome.feed = Some(feed),
             Err(e) => outcome.archive_error = Some(e),

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::parse::{self, Beginning, Container, SourceName};
 use crate::ingest::projection::{HEAD_BYTES, unreadable};
 use crate::model::digest::Digest;
 use crate::model::record::ResumePoint;
 use crate::model::source::SourceKey;
-use crate::sources::usage::{FileUse, Usages};
 use crate::store::archive::{ArchiveWriter, Cursor};
 use crate::store::mirror::{CaptureLine, Head, MirrorWriter, SourceIdent, begins_with};
 
@@ -24,6 +23,7 @@ pub(super) struct Job {
 }
 
 /// A session source with a capture that was not read.
+#[derive(Debug)]
 pub(super) struct Pending {
     pub(super) ident: SourceIdent,
     seq: u64,
@@ -33,6 +33,11 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Number of the newest capture.
+    pub(super) fn newest(&self) -> u64 {
+        self.seq
+    }
+
     /// Whether the capture is the newest of the source.
     pub(super) fn is_newest(&self, line: &CaptureLine) -> bool {
         line.seq == self.seq
@@ -40,6 +45,7 @@ impl Pending {
 }
 
 /// One capture to read.
+#[derive(Debug)]
 pub(super) struct Turn {
     /// Place of its source among those that are pending.
     pub(super) source: usize,
@@ -50,7 +56,7 @@ pub(super) struct Turn {
 /// Session sources whose newest capture was not read.
 pub(super) fn pending(
     mirror: &mut MirrorWriter<'_>,
-    usages: &Usages,
+    is_session: &dyn Fn(&SourceIdent) -> bool,
     is_read: &dyn Fn(SourceKey, u64, Digest) -> bool,
 ) -> Result<Vec<Pending>> {
     let mut pending = Vec::new();
@@ -58,9 +64,7 @@ pub(super) fn pending(
         let Head {
             ident, seq, hash, ..
         } = head;
-        if usages.of(ident.provider, &ident.path) == Some(FileUse::Session)
-            && !is_read(ident.key, seq, hash)
-        {
+        if is_session(&ident) && !is_read(ident.key, seq, hash) {
             pending.push(Pending {
                 ident,
                 seq,
@@ -93,10 +97,8 @@ pub(super) fn add_turns(
         Ok(())
     })?;
     // Anything but a log is read anew as a whole: every version says what changed.
-    if let Some(newest) = lines.last()
-        && (cursor.is_some() || lines.len() > 1)
-    {
-        pending.is_log = container_of(mirror, &pending.ident, newest)? == Container::Log;
+    if cursor.is_some() || lines.len() > 1 {
+        pending.is_log = container_of(mirror, &pending.ident, &lines)? == Container::Log;
     }
     // The capture that the cursor speaks of, if this ledger is still the one that holds it.
     if let Some(cursor) = cursor {
@@ -185,18 +187,22 @@ fn extends(
     begins_with(&mut content, len, hash).map_err(|e| unreadable(new, e))
 }
 
-/// How the source is read, by the beginning of a capture.
+/// How the source is read, by the beginning of its newest capture that can be read. Where none can,
+/// each is met again and says so.
 fn container_of(
     mirror: &mut MirrorWriter<'_>,
     ident: &SourceIdent,
-    line: &CaptureLine,
+    lines: &[CaptureLine],
 ) -> Result<Container> {
     let mut head = Vec::new();
-    mirror
-        .open_content(line.recipe, line.len)?
-        .take(HEAD_BYTES)
-        .read_to_end(&mut head)
-        .map_err(|e| unreadable(line, e))?;
+    for line in lines.iter().rev() {
+        head.clear();
+        match beginning(mirror, line, &mut head) {
+            Ok(()) => break,
+            Err(e) if is_of_one_source(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
     if parse::is_packed(&ident.path, &head) {
         return Ok(Container::Log);
     }
@@ -209,4 +215,18 @@ fn container_of(
         siblings: &BTreeMap::new(),
     };
     Ok(parse::method(&beginning, None).container())
+}
+
+fn beginning(mirror: &mut MirrorWriter<'_>, line: &CaptureLine, head: &mut Vec<u8>) -> Result<()> {
+    mirror
+        .open_content(line.recipe, line.len)?
+        .take(HEAD_BYTES)
+        .read_to_end(head)
+        .map(drop)
+        .map_err(|e| unreadable(line, e))
+}
+
+/// Whether an error is about one source, so that the others go on.
+pub(super) fn is_of_one_source(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::MirrorDamaged | ErrorKind::VerifyFailed)
 }

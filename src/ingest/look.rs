@@ -9,6 +9,7 @@ use crate::ingest::group;
 use crate::ingest::read::RACY_NS;
 use crate::model::provider::Provider;
 use crate::sources::config::Config;
+use crate::sources::database::is_database_name;
 use crate::sources::file::Stat;
 use crate::sources::roots::{ProviderRoot, roots};
 use crate::sources::walk::{FoundFile, Met, RootState, walk};
@@ -85,7 +86,7 @@ fn look(roots: Vec<ProviderRoot>, env: &Env, config: &Config, send: &Sender<Vec<
 fn gate(found: &FoundFile, env: &Env) -> Result<StatGate> {
     // By the clock of now: the walk itself may take longer than a tick.
     let mut gate = gate_of(found.stat, env.now_ms());
-    if group::is_database_name(&found.path) {
+    if is_database_name(&found.path) {
         gate.extra = group::members_gate(found)?;
     }
     Ok(gate)

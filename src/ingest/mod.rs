@@ -10,5 +10,5 @@ pub mod parse;
 mod projection;
 pub mod provider;
 pub mod read;
+pub mod rebuild;
 mod scratch;
-pub mod watch;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::disk::Capture;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::group::MEMBERS;
 use crate::ingest::projection::unreadable;
 use crate::model::digest::Digest;
+use crate::sources::database::MEMBERS;
 use crate::store::layout;
 use crate::store::mirror::{CaptureLine, MirrorWriter};
 

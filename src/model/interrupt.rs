@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -82,5 +83,28 @@ impl Interrupt {
     /// Asks for an end, as the signal would.
     pub fn raise(&self, signal: Signal) {
         self.flag.store(signal.flag(), Ordering::Relaxed);
+    }
+}
+/// How long a work may go on: until a signal comes or its time is up. By default for ever.
+#[derive(Debug, Clone, Default)]
+pub struct Until {
+    interrupt: Interrupt,
+    deadline: Option<Instant>,
+}
+
+impl Until {
+    /// Until `interrupt` is set or `deadline` has come.
+    #[must_use]
+    pub fn new(interrupt: &Interrupt, deadline: Option<Instant>) -> Until {
+        Until {
+            interrupt: interrupt.clone(),
+            deadline,
+        }
+    }
+
+    /// Whether the work should end now.
+    #[must_use]
+    pub fn reached(&self) -> bool {
+        self.interrupt.pending().is_some() || self.deadline.is_some_and(|d| Instant::now() >= d)
     }
 }

@@ -51,6 +51,26 @@ pub enum NextId {
     Restore,
     /// Hand out the files of one session.
     ExportRaw,
+    /// Plan a repair.
+    Repair,
+    /// Apply the plan that was shown.
+    ApplyPlan,
+    /// Make derived data anew.
+    Fix,
+    /// Plan a backup.
+    BackupsCreate,
+    /// Rehearse a restore.
+    BackupsRestore,
+    /// List runs.
+    RunsList,
+    /// Show one run.
+    RunsShow,
+    /// Plan going back.
+    RunsUndo,
+    /// List the backups.
+    BackupsList,
+    /// Verify one backup.
+    BackupsVerify,
     /// Show the state in a few fields.
     Health,
     /// Show what the program can do.
@@ -115,6 +135,39 @@ pub enum Next {
     },
     /// `cass export ID --format raw`
     ExportRaw(String),
+    /// `cass doctor repair`
+    Repair {
+        /// Whether a failed repair may be repeated.
+        allow_repeated: bool,
+    },
+    /// The planned command with these words, `--yes` and the fingerprint among them.
+    ApplyPlan(Vec<String>),
+    /// `cass doctor --fix`
+    Fix,
+    /// `cass doctor backups create`
+    BackupsCreate,
+    /// `cass doctor backups restore [--keep-newer] ID`
+    BackupsRestore {
+        /// The backup.
+        id: String,
+        /// Whether what is newer is kept.
+        keep_newer: bool,
+    },
+    /// `cass doctor runs list`
+    RunsList,
+    /// `cass doctor runs show RUN`
+    RunsShow(String),
+    /// `cass doctor runs undo RUN`
+    RunsUndo(String),
+    /// `cass doctor backups list`
+    BackupsList,
+    /// `cass doctor backups verify ID`
+    BackupsVerify {
+        /// The backup's id, or the generation's.
+        id: String,
+        /// Every row too.
+        deep: bool,
+    },
     /// `cass health`
     Health,
     /// `cass introspect`
@@ -141,6 +194,16 @@ impl Next {
             Next::SearchOn { .. } => NextId::SearchOn,
             Next::Restore { .. } => NextId::Restore,
             Next::ExportRaw(_) => NextId::ExportRaw,
+            Next::Repair { .. } => NextId::Repair,
+            Next::ApplyPlan(_) => NextId::ApplyPlan,
+            Next::Fix => NextId::Fix,
+            Next::BackupsCreate => NextId::BackupsCreate,
+            Next::BackupsRestore { .. } => NextId::BackupsRestore,
+            Next::RunsList => NextId::RunsList,
+            Next::RunsShow(_) => NextId::RunsShow,
+            Next::RunsUndo(_) => NextId::RunsUndo,
+            Next::BackupsList => NextId::BackupsList,
+            Next::BackupsVerify { .. } => NextId::BackupsVerify,
             Next::Health => NextId::Health,
             Next::Introspect => NextId::Introspect,
         }
@@ -209,6 +272,28 @@ impl Next {
                 argv
             }
             Next::ExportRaw(id) => named(&["export", "--format", "raw"], id.clone()),
+            Next::Repair {
+                allow_repeated: false,
+            } => words(&["doctor", "repair"]),
+            Next::Repair {
+                allow_repeated: true,
+            } => words(&["doctor", "repair", "--allow-repeated-repair"]),
+            Next::ApplyPlan(argv) => words(&argv.iter().map(String::as_str).collect::<Vec<_>>()),
+            Next::Fix => words(&["doctor", "--fix"]),
+            Next::BackupsCreate => words(&["doctor", "backups", "create"]),
+            Next::BackupsRestore { id, keep_newer } => {
+                let mut list = vec!["doctor", "backups", "restore"];
+                list.extend(keep_newer.then_some("--keep-newer"));
+                named(&list, id.clone())
+            }
+            Next::RunsList => words(&["doctor", "runs", "list"]),
+            Next::RunsShow(run) => words(&["doctor", "runs", "show", run]),
+            Next::RunsUndo(run) => words(&["doctor", "runs", "undo", run]),
+            Next::BackupsList => words(&["doctor", "backups", "list"]),
+            Next::BackupsVerify { id, deep: true } => {
+                named(&["doctor", "backups", "verify", "--deep"], id.clone())
+            }
+            Next::BackupsVerify { id, deep: false } => words(&["doctor", "backups", "verify", id]),
             Next::Health => words(&["health"]),
             Next::Introspect => words(&["introspect"]),
         }
@@ -222,6 +307,8 @@ impl Next {
             Next::Index
                 | Next::IndexFull
                 | Next::CheckDeepRecord
+                | Next::ApplyPlan(_)
+                | Next::Fix
                 | Next::Restore { .. }
                 | Next::ExportRaw(_)
         )
@@ -246,6 +333,25 @@ impl Next {
             Next::SearchOn { .. } => "shows the next page of hits",
             Next::Restore { .. } => "puts that session's files back where its harness finds them",
             Next::ExportRaw(_) => "hands out that session's files, byte for byte",
+            Next::Repair {
+                allow_repeated: false,
+            } => "plans the cheapest sufficient repair and changes nothing",
+            Next::Repair {
+                allow_repeated: true,
+            } => "plans the repair again although it failed before",
+            Next::ApplyPlan(_) => "applies exactly the plan that was shown",
+            Next::Fix => "makes derived data anew, which needs no plan",
+            Next::BackupsCreate => "plans a backup of the archive",
+            Next::BackupsRestore {
+                keep_newer: true, ..
+            } => "rehearses a restore that keeps what is newer",
+            Next::BackupsRestore { .. } => "rehearses a restore",
+            Next::RunsList => "lists what was applied",
+            Next::RunsShow(_) => "shows what that run did",
+            Next::RunsUndo(_) => "plans going back to what was there before that run",
+            Next::BackupsList => "lists the backups and the sealed generations",
+            Next::BackupsVerify { deep: true, .. } => "reads and verifies every row of that backup",
+            Next::BackupsVerify { .. } => "compares every file of that backup with its digest",
             Next::Health => "shows the state in a few fields",
             Next::Introspect => "lists every command, flag and document",
         }
@@ -283,6 +389,46 @@ impl Next {
                 version: Some(2),
             },
             Next::ExportRaw("--help".to_owned()),
+            Next::Repair {
+                allow_repeated: false,
+            },
+            Next::Repair {
+                allow_repeated: true,
+            },
+            Next::ApplyPlan(
+                [
+                    "doctor",
+                    "repair",
+                    "--from=-x",
+                    "--yes",
+                    "--plan-fingerprint",
+                    "plan-v1-00",
+                ]
+                .map(str::to_owned)
+                .to_vec(),
+            ),
+            Next::Fix,
+            Next::BackupsCreate,
+            Next::BackupsRestore {
+                id: "-b".to_owned(),
+                keep_newer: true,
+            },
+            Next::BackupsRestore {
+                id: "b00000001".to_owned(),
+                keep_newer: false,
+            },
+            Next::RunsList,
+            Next::RunsShow("latest".to_owned()),
+            Next::RunsUndo("latest".to_owned()),
+            Next::BackupsList,
+            Next::BackupsVerify {
+                id: "b00000001".to_owned(),
+                deep: false,
+            },
+            Next::BackupsVerify {
+                id: "g00000001".to_owned(),
+                deep: true,
+            },
             Next::Health,
             Next::Introspect,
         ]

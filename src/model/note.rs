@@ -21,6 +21,8 @@ pub enum NoteCode {
     LinkSkipped,
     /// A FIFO, socket or device, which is never opened.
     NotAFile,
+    /// A `-wal` or `-journal` that is no regular file: its database was captured without it.
+    SidecarSkipped,
 }
 
 impl NoteCode {
@@ -28,7 +30,9 @@ impl NoteCode {
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {
-            NoteCode::RootAbsent | NoteCode::NothingParsed => Severity::Warn,
+            NoteCode::RootAbsent | NoteCode::NothingParsed | NoteCode::SidecarSkipped => {
+                Severity::Warn
+            }
             _ => Severity::Info,
         }
     }
@@ -43,6 +47,9 @@ impl NoteCode {
             NoteCode::LinkSeen => "a link to a folder that was read already",
             NoteCode::LinkSkipped => "a link; it is not followed",
             NoteCode::NotAFile => "a FIFO, socket or device; it is not read",
+            NoteCode::SidecarSkipped => {
+                "is no regular file; the database is captured without it, so what only it holds is missing"
+            }
         }
     }
 }

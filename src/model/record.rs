@@ -85,11 +85,23 @@ pub enum Disposition {
     Known,
     /// JSON of a type or shape this parser does not know; kept.
     Unknown,
+    /// It has no message of its own and takes back what the conversation said before it.
+    TakesBack(TakenBack),
     /// Says again what the record at `offset` of the same source said.
     DuplicateOf {
         /// Offset of the record that holds the messages.
         offset: u64,
     },
+}
+
+/// What of a conversation a record takes back: it stays in the archive and no longer stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenBack {
+    /// Everything before the record.
+    All,
+    /// The message with this native id and everything behind it; everything where none stands
+    /// under that id.
+    From(String),
 }
 
 /// Which step of the ladder made the record readable.

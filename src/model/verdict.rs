@@ -41,6 +41,52 @@ states! {
         NotInitialized,
     }
 
+    /// `backups[].kind`
+    BackupKind {
+        /// Made because somebody asked for it, or by a plan that needed one.
+        Operator,
+        /// A generation that was superseded, kept as it was.
+        SealedGeneration,
+    }
+
+    /// `backups[].state`: what is known without reading the files.
+    BackupState {
+        /// The manifest is whole, and every file that it lists is there with its length.
+        Unverified,
+        /// The manifest is whole; a file that it lists is missing or has another length.
+        Incomplete,
+        /// The manifest can't be believed.
+        Unreadable,
+    }
+
+    /// `sidecar_completeness`
+    SidecarState {
+        /// A log is listed and there.
+        Complete,
+        /// A log is listed and not there: the newest commits are gone.
+        WalMissing,
+        /// A file that SQLite would read lies beside the database and is not listed.
+        ExtraSidecar,
+        /// No log is listed and none is there.
+        NotNeeded,
+    }
+
+    /// `artifact_manifest.files[].status`
+    ArtifactState {
+        /// Length and digest are as listed.
+        Matched,
+        /// Length or digest is another.
+        ChecksumMismatch,
+        /// Listed and not there.
+        MissingArtifact,
+        /// There and not listed.
+        ExtraFile,
+        /// No regular file: a link, a folder, a device.
+        UnsafePath,
+        /// It could not be read.
+        Unreadable,
+    }
+
     /// `source_authority.authority_level`
     AuthorityLevel {
         /// The archive, verified.

@@ -328,7 +328,11 @@ impl<T: Body> Report<T> {
         let kind = error.kind();
         self.status = match kind {
             _ if !mutating => Status::Error,
-            ErrorKind::LockBusy | ErrorKind::NoSpace => Status::Blocked,
+            ErrorKind::LockBusy
+            | ErrorKind::NoSpace
+            | ErrorKind::Blocked
+            | ErrorKind::PlanMismatch => Status::Blocked,
+            ErrorKind::RolledBack => Status::RolledBack,
             ErrorKind::SourcesFailed
             | ErrorKind::BudgetExhausted
             | ErrorKind::Interrupted
@@ -422,7 +426,10 @@ fn risk(kind: ErrorKind) -> RiskLevel {
 #[must_use]
 pub fn outcome_kind(kind: ErrorKind) -> OutcomeKind {
     match kind {
-        ErrorKind::LockBusy | ErrorKind::NoSpace => OutcomeKind::RepairBlocked,
+        ErrorKind::LockBusy | ErrorKind::NoSpace | ErrorKind::Blocked => OutcomeKind::RepairBlocked,
+        ErrorKind::PlanMismatch => OutcomeKind::RepairRefused,
+        ErrorKind::RepairFailed => OutcomeKind::RepairIncomplete,
+        ErrorKind::RolledBack => OutcomeKind::RolledBack,
         ErrorKind::Interrupted | ErrorKind::Terminated => OutcomeKind::Interrupted,
         _ => match kind.exit() {
             ExitCodeKind::UsageError | ExitCodeKind::Incompatible => OutcomeKind::RepairRefused,

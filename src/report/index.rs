@@ -79,7 +79,8 @@ pub struct IndexCaptured {
     pub content_bytes: u64,
     /// Bytes that the mirror grew by.
     pub stored_bytes: u64,
-    /// Captures of a source that was still moving when it was read.
+    /// Captures of a source that was still moving when it was read, or without a file beside it that
+    /// could not be read.
     pub moving: u64,
     /// Objects of the mirror that were damaged or missing and are whole again.
     pub healed: u64,

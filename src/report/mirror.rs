@@ -115,7 +115,7 @@ pub struct CaptureEntry {
     pub length: u64,
     /// BLAKE3 of the content, hex.
     pub blake3: String,
-    /// Whether the source was still moving when it was read.
+    /// Whether the source was still moving when it was read, or a file beside it could not be read.
     pub moving: bool,
     /// Files captured with it, by name (`-wal`, `-journal`).
     #[serde(skip_serializing_if = "Vec::is_empty")]

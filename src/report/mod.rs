@@ -1,6 +1,7 @@
 //! The output contract: documents and their schemas. One file a command; every type here exists to
 //! be serialised, holds sorted lists and no floats, and is registered in [`registry`].
 
+pub mod backups;
 pub mod check;
 mod check_build;
 pub mod envelope;
@@ -12,6 +13,8 @@ pub mod introspect;
 pub mod mirror;
 mod mirror_of;
 pub mod models;
+pub mod mutation;
+pub mod mutation_of;
 pub mod registry;
 pub mod restore;
 pub mod scan;

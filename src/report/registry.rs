@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
+use super::backups::{BackupsListBody, BackupsVerifyBody};
 use super::check::CheckBody;
 use super::envelope::{Body, NoBody, Report};
 use super::export::{ExportBody, ExportJsonBody};
@@ -14,6 +15,10 @@ use super::index::IndexBody;
 use super::introspect::{HelpBody, IntrospectBody, VersionBody};
 use super::mirror::{MirrorGetBody, MirrorListBody, MirrorVerifyBody};
 use super::models::ModelsStatusBody;
+use super::mutation::{
+    BackupCreateBody, FixBody, RepairBody, RepairDryRunBody, RestoreArchiveBody, RunsListBody,
+    RunsShowBody, UndoBody,
+};
 use super::restore::RestoreBody;
 use super::scan::ScanBody;
 use super::search::SearchBody;
@@ -26,7 +31,17 @@ use super::view::ViewBody;
 pub fn schemas() -> BTreeMap<String, Value> {
     [
         schema::<NoBody>(),
+        schema::<BackupCreateBody>(),
+        schema::<RestoreArchiveBody>(),
+        schema::<FixBody>(),
+        schema::<RepairDryRunBody>(),
+        schema::<RepairBody>(),
+        schema::<RunsListBody>(),
+        schema::<RunsShowBody>(),
+        schema::<UndoBody>(),
         schema::<ScanBody>(),
+        schema::<BackupsListBody>(),
+        schema::<BackupsVerifyBody>(),
         schema::<CheckBody>(),
         schema::<ExportBody>(),
         schema::<ExportJsonBody>(),

@@ -113,7 +113,7 @@ pub struct SourceVersion {
     pub captured_at: Option<String>,
     /// Bytes.
     pub bytes: u64,
-    /// Whether the file changed while it was read.
+    /// Whether the file changed while it was read, or one beside it could not be read.
     pub moving: bool,
 }
 

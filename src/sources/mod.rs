@@ -2,6 +2,7 @@
 //! Only looks; never opens a file for writing.
 
 pub mod config;
+pub mod database;
 pub mod file;
 pub mod harness;
 pub mod retention;

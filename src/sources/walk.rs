@@ -12,6 +12,7 @@ use walkdir::WalkDir;
 
 use crate::model::provider::Provider;
 use crate::sources::config::Config;
+use crate::sources::database::{Unread, is_database_name, unread_members};
 use crate::sources::file::Stat;
 use crate::sources::harness::{Area, harness};
 use crate::sources::roots::ProviderRoot;
@@ -47,6 +48,8 @@ pub enum Oddity {
     Unreadable,
     /// An exclude rule matches it.
     Excluded,
+    /// A `-wal` or `-journal` that is no regular file: its database is taken without it.
+    Sidecar,
 }
 
 /// What a walk reports, in the order of the walk.
@@ -315,6 +318,19 @@ fn take(
     };
     let kind = meta.file_type();
     if kind.is_file() {
+        if is_database_name(path) {
+            for (path, why) in unread_members(path) {
+                let (kind, message) = match why {
+                    Unread::NotAFile => (Oddity::Sidecar, None),
+                    Unread::Denied => (Oddity::Unreadable, None),
+                };
+                met(Met::Odd {
+                    path,
+                    kind,
+                    message,
+                });
+            }
+        }
         met(Met::File(FoundFile {
             provider: root.provider,
             path: path.to_path_buf(),

@@ -87,6 +87,20 @@ impl Line {
         }
     }
 
+    /// Whether it says what `other` does; their links to the lines before are left out.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Line) -> bool {
+        let unlinked = |line: &Line| {
+            let mut line = line.clone();
+            match &mut line {
+                Line::Commit(c) => c.prev.clear(),
+                Line::Promote(p) => p.prev.clear(),
+            }
+            line
+        };
+        unlinked(self) == unlinked(other)
+    }
+
     fn prev(&self) -> &str {
         match self {
             Line::Commit(c) => &c.prev,
@@ -187,6 +201,18 @@ pub fn for_each(
     for_each_within(root, u64::MAX, on_line, on_problem)
 }
 
+/// The same; each line comes with its link hash, which the next line holds as `prev`.
+///
+/// # Errors
+/// As [`for_each`].
+pub fn for_each_linked(
+    root: &Root,
+    on_line: &mut dyn FnMut(u64, Line, &str) -> Result<()>,
+    on_problem: &mut dyn FnMut(LedgerProblem) -> Result<()>,
+) -> Result<u64> {
+    stream(root, u64::MAX, on_line, on_problem)
+}
+
 /// The same for the lines that are whole within the first `len` bytes: those that were there at a
 /// moment whose length is known, whatever a writer has added since.
 ///
@@ -196,6 +222,15 @@ pub fn for_each_within(
     root: &Root,
     len: u64,
     on_line: &mut dyn FnMut(u64, Line) -> Result<()>,
+    on_problem: &mut dyn FnMut(LedgerProblem) -> Result<()>,
+) -> Result<u64> {
+    stream(root, len, &mut |n, line, _| on_line(n, line), on_problem)
+}
+
+fn stream(
+    root: &Root,
+    len: u64,
+    on_line: &mut dyn FnMut(u64, Line, &str) -> Result<()>,
     on_problem: &mut dyn FnMut(LedgerProblem) -> Result<()>,
 ) -> Result<u64> {
     let Some(file) = root.open_file(layout::COVERAGE)? else {
@@ -216,13 +251,14 @@ pub fn for_each_within(
             return Ok(number);
         }
         number += 1;
+        let this = link(&bytes);
         match serde_json::from_slice::<Line>(&bytes) {
             Ok(line) => {
                 if line.prev() != prev {
                     let what = "does not follow the line before".to_owned();
                     on_problem(LedgerProblem { line: number, what })?;
                 }
-                on_line(number, line)?;
+                on_line(number, line, &this)?;
             }
             Err(_) => {
                 on_problem(LedgerProblem {
@@ -231,7 +267,7 @@ pub fn for_each_within(
                 })?;
             }
         }
-        prev = link(&bytes);
+        prev = this;
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::disk::{Capture, Root};
 use crate::error::Result;
 use crate::model::finding::CheckId;
-use crate::model::interrupt::Interrupt;
+use crate::model::interrupt::{Interrupt, Until};
 use crate::model::progress::Progress;
 use crate::store::lexical::{self, Refreshed, Survey};
 
@@ -18,10 +18,11 @@ pub trait Derived {
     fn check(&self) -> CheckId;
 
     /// In what state it is, from a few rows of it and of the archive; `None` without an archive.
+    /// Once `until` is reached, the answer says nothing.
     ///
     /// # Errors
     /// `io`, `permission-denied`, or what the archive says. Damage is a state.
-    fn state(&self, root: &Root) -> Result<Option<Survey>>;
+    fn state(&self, root: &Root, until: &Until) -> Result<Option<Survey>>;
 
     /// Brings it up to date, or makes it anew; with `deep` it is verified first. `None` without an
     /// archive. No connection to the archive may be open for writing.
@@ -36,11 +37,11 @@ pub trait Derived {
         interrupt: &Interrupt,
     ) -> Result<Option<Refreshed>>;
 
-    /// Reads all of it; what is wrong, or `None`.
+    /// Reads all of it; what is wrong, or `None`. Once `until` is reached, the answer says nothing.
     ///
     /// # Errors
     /// `io`, `permission-denied`, `lock-busy`.
-    fn verify(&self, root: &Root) -> Result<Option<String>>;
+    fn verify(&self, root: &Root, until: &Until) -> Result<Option<String>>;
 }
 
 /// Every derived asset that this version makes.
@@ -62,8 +63,8 @@ impl Derived for Lexical {
         CheckId::DerivedLexical
     }
 
-    fn state(&self, root: &Root) -> Result<Option<Survey>> {
-        Ok(lexical::look(root)?.map(|looked| looked.survey))
+    fn state(&self, root: &Root, until: &Until) -> Result<Option<Survey>> {
+        Ok(lexical::look_until(root, until)?.map(|looked| looked.survey))
     }
 
     fn refresh(
@@ -76,7 +77,7 @@ impl Derived for Lexical {
         lexical::refresh(cap, deep, progress, interrupt)
     }
 
-    fn verify(&self, root: &Root) -> Result<Option<String>> {
-        lexical::verify(root)
+    fn verify(&self, root: &Root, until: &Until) -> Result<Option<String>> {
+        lexical::verify(root, until)
     }
 }

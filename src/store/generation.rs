@@ -1,5 +1,7 @@
 //! Generations: each archive lives in a folder of its own, and `CURRENT` names the live one.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Capture, EntryKind, Root};
@@ -7,8 +9,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::archive::SCHEMA_VERSION;
 use crate::store::layout;
 
-/// Layout version of a generation's folder and manifest.
+/// Layout version of the manifest of a generation whose database was made in it.
 pub const FORMAT: u32 = 1;
+/// Layout version of a manifest that names an origin: who does not know origins would take the
+/// database for one of another generation.
+pub const FORMAT_COPIED: u32 = 2;
 
 /// Names one generation: `g` and eight digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,6 +39,12 @@ impl GenerationId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The id behind this one.
+    #[must_use]
+    pub fn next(&self) -> Self {
+        GenerationId::numbered(self.number().saturating_add(1))
     }
 
     fn number(&self) -> u32 {
@@ -76,6 +87,61 @@ pub struct Manifest {
     pub created_ms: i64,
     /// Version of the program that made it.
     pub cass_version: String,
+    /// The generation that the rows of `meta` name, where the database was copied from another
+    /// one: its commit chain, which begins with the digest of `meta`, goes on unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<GenerationId>,
+    /// Where the rows of a repaired archive come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
+}
+
+/// Where the rows of a repaired archive come from. The maps are keyed by authority class:
+/// `archive`, `mirror`, `backup`, `salvaged`, `live`, `remote`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// How it was made: `rebuilt`, `copied`, …
+    pub kind: String,
+    /// Conversations taken from each class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub conversations: BTreeMap<String, u64>,
+    /// Captures read from each class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub captures: BTreeMap<String, u64>,
+}
+
+impl Manifest {
+    /// The manifest of a generation whose database is made in it.
+    #[must_use]
+    pub fn made(id: &GenerationId, archive_id: &str, now_ms: i64) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            archive_id: archive_id.to_owned(),
+            generation: id.clone(),
+            schema_version: SCHEMA_VERSION,
+            created_ms: now_ms,
+            cass_version: env!("CARGO_PKG_VERSION").to_owned(),
+            origin: None,
+            provenance: None,
+        }
+    }
+
+    /// The manifest of a generation whose database is a copy of `of`'s.
+    #[must_use]
+    pub fn copied(id: &GenerationId, of: &Manifest, now_ms: i64) -> Manifest {
+        Manifest {
+            format: FORMAT_COPIED,
+            schema_version: of.schema_version,
+            origin: Some(of.named_by_meta().clone()),
+            ..Manifest::made(id, &of.archive_id, now_ms)
+        }
+    }
+
+    /// The generation that the rows of `meta` name.
+    #[must_use]
+    pub fn named_by_meta(&self) -> &GenerationId {
+        self.origin.as_ref().unwrap_or(&self.generation)
+    }
 }
 
 /// The live generation.
@@ -106,7 +172,7 @@ pub enum Live {
 /// existed and is gone; `archive-unreadable` when `CURRENT` or the manifest is damaged;
 /// `schema-too-new` when a newer version of this program made it; `io`.
 pub fn locate(root: &Root) -> Result<Live> {
-    let Some(bytes) = root.read(layout::CURRENT, 4096)? else {
+    let Some(id) = current(root)? else {
         if root.exists(layout::ARCHIVE_DB)? {
             return Err(Error::new(
                 ErrorKind::ForeignArchive,
@@ -127,11 +193,6 @@ pub fn locate(root: &Root) -> Result<Live> {
             mirror: root.exists(layout::MIRROR)?,
         });
     };
-    let id = std::str::from_utf8(&bytes)
-        .ok()
-        .and_then(|t| t.strip_suffix('\n'))
-        .and_then(GenerationId::parse)
-        .ok_or_else(|| unreadable(root, layout::CURRENT, "names no generation"))?;
     let manifest = match manifest(root, &id) {
         Ok(Some(manifest)) => manifest,
         Ok(None) if root.exists(&layout::archive_db(id.as_str()))? => {
@@ -158,6 +219,40 @@ pub fn locate(root: &Root) -> Result<Live> {
     Ok(Live::Present(Generation { id, manifest }))
 }
 
+/// The id that `CURRENT` holds, whether or not its generation is there; `None` without `CURRENT`.
+///
+/// # Errors
+/// `archive-unreadable` when it names no generation; `io`.
+pub fn current(root: &Root) -> Result<Option<GenerationId>> {
+    let Some(bytes) = root.read(layout::CURRENT, 4096)? else {
+        return Ok(None);
+    };
+    std::str::from_utf8(&bytes)
+        .ok()
+        .and_then(|t| t.strip_suffix('\n'))
+        .and_then(GenerationId::parse)
+        .map(Some)
+        .ok_or_else(|| unreadable(root, layout::CURRENT, "names no generation"))
+}
+
+/// The id that `CURRENT` holds; `None` where it is missing, damaged or no file at all.
+///
+/// # Errors
+/// `io` or `permission-denied`.
+pub fn current_or_none(root: &Root) -> Result<Option<GenerationId>> {
+    match current(root) {
+        Err(e)
+            if matches!(
+                e.kind(),
+                ErrorKind::ArchiveUnreadable | ErrorKind::UnsafeTarget
+            ) =>
+        {
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
 /// The manifest of a generation; `None` when there is none.
 ///
 /// # Errors
@@ -175,11 +270,11 @@ pub fn manifest(root: &Root, id: &GenerationId) -> Result<Option<Manifest>> {
     }
     let versions: Versions = serde_json::from_slice(&bytes)
         .map_err(|e| unreadable(root, &rel, "is damaged").with_source(e))?;
-    if versions.format > FORMAT || versions.schema_version > SCHEMA_VERSION {
+    if versions.format > FORMAT_COPIED || versions.schema_version > SCHEMA_VERSION {
         return Err(Error::new(
             ErrorKind::SchemaTooNew,
             format!(
-                "{} was made by a newer cass: format {}, schema {}; this one knows {FORMAT} and {SCHEMA_VERSION}",
+                "{} was made by a newer cass: format {}, schema {}; this one knows {FORMAT_COPIED} and {SCHEMA_VERSION}",
                 root.full(&rel).display(),
                 versions.format,
                 versions.schema_version,

@@ -22,6 +22,14 @@ pub const LEDGERS: &str = "raw-mirror/sources";
 pub const MIRROR_INDEX: &str = "raw-mirror/index";
 /// The derived mirror index: object to pack position, and each source's ledger head.
 pub const MIRROR_INDEX_DB: &str = "raw-mirror/index/mirror.db";
+/// In a generation's folder: that it was superseded, and what its files were then.
+pub const SEAL: &str = "seal.json";
+/// Folder of the backups that operators and plans made.
+pub const BACKUPS: &str = "backups";
+/// The backup that is being made. A killed one is replaced by the next.
+pub const BACKUP_STAGING: &str = "backups/.staging";
+/// Hygiene annotations.
+pub const ANNOTATIONS: &str = "annotations.jsonl";
 /// The coverage ledger.
 pub const COVERAGE: &str = "coverage.jsonl";
 /// Folder of what is thrown away when its command ends.
@@ -37,6 +45,27 @@ pub const DOCTOR: &str = "doctor";
 /// Dated attestations of deep checks.
 pub const ATTESTATIONS: &str = "doctor/attestations";
 
+/// Intents of mutating runs.
+pub const INTENTS: &str = "doctor/intents";
+/// Receipts of mutating runs.
+pub const RECEIPTS: &str = "doctor/receipts";
+/// Folder of the event log.
+pub const EVENTS: &str = "doctor/events";
+/// The event log.
+pub const EVENT_LOG: &str = "doctor/events/events.jsonl";
+/// Contexts of failed runs.
+pub const FAILURES: &str = "doctor/failures";
+/// Keeps a failed command from being repeated unseen.
+pub const MARKER: &str = "doctor/failures/marker.json";
+/// What runs put aside.
+pub const QUARANTINE: &str = "doctor/quarantine";
+
+/// What one run put aside; the paths below are those that the files had.
+#[must_use]
+pub fn quarantine(run: &str) -> String {
+    format!("{QUARANTINE}/{run}")
+}
+
 /// The archive of a generation.
 #[must_use]
 pub fn archive_db(generation: &str) -> String {
@@ -47,6 +76,12 @@ pub fn archive_db(generation: &str) -> String {
 #[must_use]
 pub fn manifest(generation: &str) -> String {
     format!("{GENERATIONS}/{generation}/{MANIFEST}")
+}
+
+/// The seal of a generation.
+#[must_use]
+pub fn seal(generation: &str) -> String {
+    format!("{GENERATIONS}/{generation}/{SEAL}")
 }
 
 /// The database of a lexical index.

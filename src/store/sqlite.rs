@@ -17,9 +17,13 @@ use rustix::io::Errno;
 
 use crate::disk::{ArchiveExclusive, is_full};
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::interrupt::Until;
 
 /// Prepared statements kept per connection: more than any module has distinct statements.
 const STATEMENTS: usize = 64;
+/// Steps of SQLite's machine between two looks at the clock. One of them may read a page, or
+/// compare a row of the search index with its words.
+const STEPS: std::ffi::c_int = 1000;
 /// Page cache of a writer in KiB. With SQLite's 2 MiB a commit of one large source spills.
 const CACHE_KIB: i64 = 32 << 10;
 
@@ -47,7 +51,7 @@ pub fn open_write(path: &Path, create: bool) -> Result<Connection> {
         harden(&conn)?;
         // Before the first access, so that closing never checkpoints either.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        let mode = write_ahead(&conn)?;
+        let mode = journal_mode(&conn, "WAL")?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         conn.pragma_update(None, "foreign_keys", true)?;
@@ -107,9 +111,93 @@ pub fn open_aside(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Switches to a WAL and returns the mode that it came to.
-fn write_ahead(conn: &Connection) -> rusqlite::Result<String> {
-    let mut statement = conn.prepare("PRAGMA journal_mode = WAL")?;
+/// Opens an archive that is being staged and that no reader knows of, made when missing. What a
+/// WAL beside it holds is folded in first. A rollback journal, so that new pages are written once,
+/// and no syncs: it is worth nothing before [`end_staging`].
+///
+/// # Errors
+/// As [`open_write`].
+pub fn open_staged(path: &Path, create: bool) -> Result<Connection> {
+    if create {
+        make(path)?;
+    } else if !present(path)? {
+        return Err(missing(path));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let conn = connect(&uri(path, "mode=rw"), flags, path)?;
+    let set = || -> rusqlite::Result<String> {
+        conn.busy_timeout(std::time::Duration::ZERO)?;
+        harden(&conn)?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        conn.pragma_update(None, "synchronous", "OFF")?;
+        conn.pragma_update(None, "foreign_keys", true)?;
+        conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        journal_mode(&conn, "TRUNCATE")
+    };
+    let mode = set().map_err(|e| failed("open", path, e))?;
+    if mode != "truncate" {
+        return Err(in_mode(path, &mode));
+    }
+    Ok(conn)
+}
+
+/// Makes a staged database durable, as [`open_write`] would leave it behind a checkpoint. Closing
+/// the connection leaves no sidecar, of which [`closed_clean`] makes sure. `touch` is a statement
+/// that writes any one page.
+///
+/// # Errors
+/// `no-space`, `io`.
+pub fn end_staging(conn: &Connection, touch: &str) -> Result<()> {
+    let path = conn.path().map(PathBuf::from).unwrap_or_default();
+    let finish = || -> rusqlite::Result<String> {
+        // A commit under FULL syncs the file through the descriptor that wrote it, and so with all
+        // that was written before: an error of any of these writes is told.
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        conn.execute_batch(touch)?;
+        journal_mode(conn, "DELETE")?;
+        let mode = journal_mode(conn, "WAL")?;
+        // The last connection takes its empty WAL with it.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        Ok(mode)
+    };
+    let mode = finish().map_err(|e| failed("finish", &path, e))?;
+    if mode == "wal" {
+        Ok(())
+    } else {
+        Err(in_mode(&path, &mode))
+    }
+}
+
+/// Makes sure that a database that was closed left nothing beside it.
+///
+/// # Errors
+/// `io` when a sidecar is there.
+pub fn closed_clean(path: &Path) -> Result<()> {
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let beside = sidecar(path, suffix);
+        if present(&beside)? {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!("{} was not taken away", beside.display()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn in_mode(path: &Path, mode: &str) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("the journal of {} is in mode {mode}", path.display()),
+    )
+}
+
+/// Switches the journal and returns the mode that it came to.
+fn journal_mode(conn: &Connection, mode: &str) -> rusqlite::Result<String> {
+    let mut statement = conn.prepare(&format!("PRAGMA journal_mode = {mode}"))?;
     let mut rows = statement.query([])?;
     let mut mode = String::new();
     // Until there are no more rows: the first row is the answer, but a new database is written
@@ -206,6 +294,18 @@ pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
         Ok(conn)
     };
     set().map_err(|e| failed(READING, path, e))
+}
+
+/// Ends long work of a connection soon after `until` is reached; its statement then fails. Whoever
+/// sets this asks `until` before anything is made of that failure.
+///
+/// # Errors
+/// `internal`.
+pub fn stop_at(conn: &mut Connection, until: &Until) -> Result<()> {
+    let path = conn.path().map(PathBuf::from).unwrap_or_default();
+    let until = until.clone();
+    conn.progress_handler(STEPS, Some(move || until.reached()))
+        .map_err(|e| failed("prepare", &path, e))
 }
 
 /// Moves everything from the WAL into the database file and empties the WAL.

@@ -86,6 +86,7 @@ fn where_sessions_are_indexed() {
         "{value}"
     );
 
+    sandbox.back_up_and_restore();
     for mut words in every_command() {
         for word in &mut words {
             match word.to_str() {

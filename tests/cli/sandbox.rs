@@ -83,6 +83,28 @@ impl Sandbox {
         Sandbox { dir }
     }
 
+    /// Makes the first backup and restores it, so that there are a sealed generation and runs.
+    pub fn back_up_and_restore(&self) {
+        for words in [
+            &["doctor", "backups", "create", "--json"][..],
+            &["doctor", "backups", "restore", "b00000001", "--json"],
+        ] {
+            let planned = self.run(words).document();
+            let plan = planned
+                .as_object()
+                .unwrap()
+                .values()
+                .find_map(|v| v["apply_argv"].as_array())
+                .unwrap_or_else(|| panic!("{planned}"));
+            let argv = plan.iter().skip(1).map(|w| w.as_str().unwrap());
+            let applied = self.run(["--json"].into_iter().chain(argv));
+            assert_eq!(applied.code, 0, "{}", applied.document());
+        }
+        // The search index serves the restored generation.
+        let indexed = self.run(["index", "--json"]);
+        assert_eq!(indexed.code, 0, "{}", indexed.document());
+    }
+
     pub fn home(&self) -> PathBuf {
         self.dir.path().join("home")
     }
@@ -181,6 +203,17 @@ pub fn every_command() -> Vec<Vec<OsString>> {
         &["doctor", "check"],
         &["doctor", "archive-scan"],
         &["doctor", "archive-scan", "--detail", "full"],
+        &["doctor", "backups", "list"],
+        &["doctor", "backups", "create"],
+        &["doctor", "backups", "verify", "b00000001"],
+        &["doctor", "backups", "verify", "g00000001", "--deep"],
+        &["doctor", "backups", "restore", "b00000001"],
+        &["doctor", "runs", "show", "latest"],
+        &["doctor", "runs", "undo", "latest"],
+        &["doctor", "repair"],
+        &["doctor", "repair", "--dry-run", "--deterministic"],
+        &["doctor", "--fix"],
+        &["doctor", "runs", "list"],
         &["sessions", "list"],
         &["sessions", "show", "0011"],
         &["search", "b"],

@@ -33,6 +33,15 @@ doctor check                   | 0 warn    | 0 warn                  | 1 error  
 doctor check --deep            | 0 warn    | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 unknown permission-denied | 0 warn              | 8 unknown           | sig unknown
 doctor archive-scan            | 0 ok      | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 8 unknown           | sig unknown
 doctor archive-scan --deep     | 0 ok      | 1 error                 | 1 error                   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 8 unknown           | sig unknown
+doctor backups list            | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
+doctor backups verify BACKUP   | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
+doctor --fix                   | 0 no-op   | 0 no-op                 | 21 blocked blocked        | 6 failed mirror-too-new | 9 failed permission-denied | 0 no-op             | 7 blocked lock-busy | 0 no-op
+doctor repair                  | 0 no-op   | 0 planned               | 0 planned                 | 6 failed mirror-too-new | 9 failed permission-denied | 0 no-op             | 7 blocked lock-busy | sig partial
+doctor backups create          | 0 planned | 0 planned               | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 planned           | 7 blocked lock-busy | 0 planned
+doctor backups restore BACKUP  | 0 planned | 0 planned               | 0 planned                 | 6 failed mirror-too-new | 9 failed permission-denied | 7 blocked lock-busy | 7 blocked lock-busy | sig partial
+doctor runs list               | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
+doctor runs show latest        | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
+doctor runs undo latest        | 0 planned | 0 planned               | 0 planned                 | 0 planned               | 9 failed permission-denied | 0 planned           | 7 blocked lock-busy | sig partial
 sessions list                  | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions show ID               | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions restore ID --to OUT   | 0 applied | 23 failed verify-failed | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 applied           | 7 blocked lock-busy | sig partial
@@ -128,6 +137,7 @@ impl World {
         std::fs::write(world.source(), &text).unwrap();
         let run = world.sandbox.run(["index", "--json"]);
         assert_eq!(run.code, 0, "{}", run.document());
+        world.sandbox.back_up_and_restore();
         text.push_str(&line(50));
         std::fs::write(world.source(), text).unwrap();
         world
@@ -154,6 +164,7 @@ impl World {
             .iter()
             .map(|word| match *word {
                 "ID" => ID.into(),
+                "BACKUP" => "b00000001".into(),
                 "SRC" => self.source().into(),
                 "OUT" => "out".into(),
                 other => other.into(),

@@ -175,3 +175,103 @@ fn a_signal_during_a_deep_check_leaves_one_document() {
     }
     assert!(met > 0, "no run met its signal");
 }
+
+/// A lexical index whose verification takes long: beside what it serves lies a table of many rows.
+fn slow_to_verify() -> Lab {
+    let lab = Lab::small();
+    let id = std::fs::read_to_string(lab.file("derived/lexical/CURRENT")).unwrap();
+    let db = lab.file(&format!("derived/lexical/{}/index.db", id.trim()));
+    let conn = rusqlite::Connection::open(db).unwrap();
+    conn.execute_batch(
+        "PRAGMA synchronous = OFF; CREATE TABLE many(x INTEGER);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000)
+         INSERT INTO many SELECT i FROM n;",
+    )
+    .unwrap();
+    lab
+}
+
+/// How `derived.lexical` ended, and why.
+fn lexical(ran: &Ran) -> (String, String) {
+    honest(ran);
+    let checks = ran.json["checks"].as_array().unwrap();
+    let lexical = checks
+        .iter()
+        .find(|c| c["id"] == "derived.lexical")
+        .unwrap();
+    let text = |key: &str| lexical[key].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+const DELAYS: [u64; 8] = [50, 100, 150, 200, 300, 400, 600, 800];
+
+/// Runs for `delay` and is then told to end; `None` when the program did not listen yet or was
+/// done before.
+fn told_to_end(lab: &Lab, args: &[&str], delay: u64) -> Option<Ran> {
+    let mut c = lab.command(args);
+    let child = c
+        .arg("--json")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(delay));
+    let pid = rustix::process::Pid::from_child(&child);
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    let output = child.wait_with_output().unwrap();
+    output.status.code()?;
+    Some(ran(output)).filter(|ran| ran.code == 143)
+}
+
+/// By what is said: to its end the verification would say that all is well.
+#[test]
+fn a_long_look_at_the_lexical_index_ends_when_it_is_to_end() {
+    let lab = slow_to_verify();
+    let check = ["doctor", "check", "--deep", "--only", "derived.lexical"];
+    let cut = DELAYS.iter().any(|budget| {
+        let budget = budget.to_string();
+        let args = [&check[..], &["--budget-ms", &budget]].concat();
+        let ran = lab.run(&args);
+        let (status, reason) = lexical(&ran);
+        // It was done before, or had not begun.
+        if ran.code == 0 || status == "skipped" {
+            return false;
+        }
+        assert_eq!(ran.code, 8, "{budget}: {}", ran.json);
+        (status.as_str(), reason.as_str()) == ("unknown", "budget")
+    });
+    assert!(cut, "no budget ended it in the middle");
+    let cut = DELAYS.iter().any(|delay| {
+        let Some(ran) = told_to_end(&lab, &check, *delay) else {
+            return false;
+        };
+        lexical(&ran) == ("unknown".to_owned(), "interrupted".to_owned())
+    });
+    assert!(cut, "no signal ended it in the middle");
+}
+
+#[test]
+fn a_signal_ends_a_full_index_that_verifies_the_lexical_index() {
+    let lab = slow_to_verify();
+    let cut = DELAYS.iter().any(|delay| {
+        let Some(ran) = told_to_end(&lab, &["index", "--full"], *delay) else {
+            return false;
+        };
+        let problem = ran.json["lexical"]["problem"].as_str().unwrap_or_default();
+        problem.contains("SIGTERM")
+    });
+    assert!(cut, "no signal ended the verification");
+    // It was not found damaged, and nothing was made anew.
+    let ran = lab.run(&[
+        "doctor",
+        "check",
+        "--budget-ms",
+        "1",
+        "--only",
+        "derived.lexical",
+    ]);
+    assert!(ran.errors().is_empty(), "{}", ran.json);
+    let folders = std::fs::read_dir(lab.file("derived/lexical")).unwrap();
+    let indexes = folders.filter(|e| e.as_ref().unwrap().path().is_dir());
+    assert_eq!(indexes.count(), 1);
+}

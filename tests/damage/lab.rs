@@ -12,10 +12,10 @@ use cass::disk::{ArchiveShared, Root};
 use cass::doctor::check::{CheckRequest, Checked, check};
 use cass::env::{Clock, Env};
 use cass::ingest::index::{Ask, IndexOutcome, index};
-use cass::ingest::watch::Watch;
 use cass::model::finding::{CheckId, Finding, Severity};
 use cass::model::interrupt::Interrupt;
 use cass::model::progress::Silent;
+use cass::model::watch::Watch;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -345,10 +345,8 @@ fn r5_a_full_index_heals_and_never_harms() {
                         refused += 1;
                         // Only where something lies that must not be removed by itself, or where a flip
                         // made the format's number a newer one.
-                        let may = matches!(
-                            (kind, how),
-                            ("format", "symlink" | "folder") | ("index", "folder")
-                        ) || e.kind() == cass::error::ErrorKind::MirrorTooNew;
+                        let may = matches!((kind, how), ("format", "symlink" | "folder"))
+                            || e.kind() == cass::error::ErrorKind::MirrorTooNew;
                         assert!(may, "{what}: {e:?}");
                     }
                     Ok(_) => {
@@ -535,4 +533,90 @@ fn r5_flips_of_the_derived_index_are_found() {
         }
     }
     figures.end("R5 bit flips of the derived index");
+}
+
+/// Puts something else in a place of the product.
+fn obstruct(lab: &Lab, what: &str, path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let _ = std::fs::remove_dir_all(path);
+    let theirs = lab.path().join("theirs");
+    match what {
+        "folder" => {
+            std::fs::create_dir(path).unwrap();
+            std::fs::write(path.join("note"), "theirs").unwrap();
+        }
+        "fifo" => {
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+        }
+        "link to a folder" => {
+            std::fs::create_dir_all(&theirs).unwrap();
+            std::fs::write(theirs.join("note"), "theirs").unwrap();
+            std::os::unix::fs::symlink(&theirs, path).unwrap();
+        }
+        "link to nothing" => std::os::unix::fs::symlink("nothing", path).unwrap(),
+        "text" => std::fs::write(path, "theirs ".repeat(2000)).unwrap(),
+        _ => unreachable!(),
+    }
+}
+
+/// I14: the derived index is made again, and what was put in its place is kept beside it.
+#[test]
+fn whatever_has_the_place_of_the_index_capture_works() {
+    let lab = Lab::small();
+    let index = "raw-mirror/index";
+    let original = lab.path().join("original");
+    copy_tree(&lab.data(), &original);
+    let whats = [
+        "folder",
+        "fifo",
+        "link to a folder",
+        "link to nothing",
+        "text",
+    ];
+    for suffix in [
+        "/mirror.db",
+        "/mirror.db-wal",
+        "/mirror.db-shm",
+        "/mirror.db-journal",
+        "",
+    ] {
+        for what in whats {
+            if (suffix, what) == ("", "folder") {
+                continue;
+            }
+            let rel = format!("{index}{suffix}");
+            let case = format!("{what} as {rel}");
+            let captured = captures(&lab);
+            obstruct(&lab, what, &lab.file(&rel));
+            // Text beside the index is what SQLite itself passes over.
+            let odd = what != "text" || suffix.is_empty();
+            let checked = lab.check(&[]);
+            if odd || suffix == "/mirror.db" {
+                assert!(named(&checked, &rel) >= Some(Severity::Warn), "{case}");
+            }
+            let ran = lab.run(&["index", "--full", "--skip-lexical"]);
+            assert_eq!(ran.code, 0, "{case}: {}", ran.json);
+            assert_eq!(captures(&lab), captured, "{case}");
+            let checked = lab.check(&[]);
+            let aside = format!("{rel}.set-aside-1");
+            assert_eq!(lab.file(&aside).symlink_metadata().is_ok(), odd, "{case}");
+            if odd {
+                assert_eq!(named(&checked, &aside), Some(Severity::Warn), "{case}");
+                let told = ran.json["captured"]["mirror_damage"].to_string();
+                assert!(told.contains(&aside), "{case}: {told}");
+            } else {
+                assert!(
+                    !findings(&checked)
+                        .iter()
+                        .any(|f| f.severity > Severity::Info)
+                );
+            }
+            if what.ends_with("folder") {
+                let note = lab.file(&aside).join("note");
+                assert_eq!(std::fs::read(note).unwrap(), b"theirs", "{case}");
+            }
+            restore(&lab, &original);
+        }
+    }
 }

@@ -225,8 +225,8 @@ fn the_figures_add_up() {
         run.at("/tools"),
         &serde_json::json!([{"name": "Bash", "calls": 6}])
     );
-    assert_eq!(run.text("/oldest"), "2026-01-31T23:00:00Z");
-    assert_eq!(run.text("/newest"), "2026-02-10T01:00:00Z");
+    assert_eq!(run.text("/oldest"), "2026-01-31T23:00:00.000Z");
+    assert_eq!(run.text("/newest"), "2026-02-10T01:00:00.000Z");
     let months = serde_json::json!([
         {"name": "2026-02", "sessions": 2, "messages": 6},
         {"name": "2026-01", "sessions": 1, "messages": 6},

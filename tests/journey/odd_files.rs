@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::Value;
 
-use crate::sandbox::{Ran, Sandbox, age, content, files_below, ran, sample, snapshot};
+use crate::sandbox::{Ran, Sandbox, age, content, files_below, ledgers, mode, sample, snapshot};
 
 const LINE: &[u8] = b"{\"type\":\"user\",\"uuid\":\"u1\",\"sessionId\":\"s1\",\"message\":{\"role\":\"user\",\"content\":\"hello\"}}\n";
 
@@ -20,29 +20,6 @@ fn failures(ran: &Ran) -> Vec<(String, String)> {
         .iter()
         .map(|f| (text(&f["path"]), text(&f["kind"])))
         .collect()
-}
-
-/// Names of the sources that were captured, by the ledgers' own words.
-fn ledgers(sandbox: &Sandbox) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = files_below(&sandbox.data().join("raw-mirror/sources"))
-        .iter()
-        .map(|file| {
-            let text = std::fs::read_to_string(file).unwrap();
-            let head: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-            match head["path_hex"].as_str() {
-                Some(hex) => {
-                    let bytes: Vec<u8> = (0..hex.len())
-                        .step_by(2)
-                        .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap())
-                        .collect();
-                    PathBuf::from(OsStr::from_bytes(&bytes))
-                }
-                None => PathBuf::from(head["path"].as_str().unwrap()),
-            }
-        })
-        .collect();
-    paths.sort();
-    paths
 }
 
 #[test]
@@ -116,44 +93,6 @@ fn a_linked_root_and_a_linked_project_are_followed_once() {
     assert_eq!(sandbox.run(&["index"]).expect(0).text("/status"), "no-op");
 }
 
-/// Runs as somebody who is not root, for whom modes mean something.
-fn as_nobody(sandbox: &Sandbox, args: &[&str]) -> Option<Ran> {
-    if !rustix::process::geteuid().is_root() {
-        return Some(sandbox.run(args));
-    }
-    let cass = sandbox.command(args);
-    // The program lies where nobody else may go: it is started from a copy.
-    let copy = sandbox.path().join("cass");
-    if !copy.exists() {
-        std::fs::copy(cass.get_program(), &copy).unwrap();
-        for entry in walkdir::WalkDir::new(sandbox.path()) {
-            rustix::fs::chown(
-                entry.unwrap().path(),
-                Some(rustix::fs::Uid::from_raw(65534)),
-                Some(rustix::fs::Gid::from_raw(65534)),
-            )
-            .unwrap();
-        }
-    }
-    let mut nobody = std::process::Command::new("setpriv");
-    nobody
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(&copy)
-        .args(args)
-        .arg("--json")
-        .env_clear()
-        .envs(cass.get_envs().filter_map(|(k, v)| Some((k, v?))));
-    match nobody.output() {
-        Ok(output) => Some(ran(output)),
-        Err(_) => None,
-    }
-}
-
-fn mode(path: &Path, bits: u32) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits)).unwrap();
-}
-
 #[test]
 fn what_may_not_be_read_is_a_failure_that_names_it_and_the_others_are_safe() {
     let sandbox = Sandbox::new();
@@ -167,7 +106,7 @@ fn what_may_not_be_read_is_a_failure_that_names_it_and_the_others_are_safe() {
     mode(&shut, 0);
     mode(&folder, 0);
     mode(sandbox.path(), 0o755);
-    let Some(first) = as_nobody(&sandbox, &["index"]) else {
+    let Some(first) = sandbox.run_as_nobody(&["index"]) else {
         println!("passed over: setpriv is missing");
         return;
     };
@@ -182,7 +121,7 @@ fn what_may_not_be_read_is_a_failure_that_names_it_and_the_others_are_safe() {
     // It goes on as soon as it may.
     mode(&shut, 0o600);
     mode(&folder, 0o700);
-    let second = as_nobody(&sandbox, &["index"]).unwrap().expect(0);
+    let second = sandbox.run_as_nobody(&["index"]).unwrap().expect(0);
     assert_eq!(second.number("/sources/captured"), 2);
 }
 
@@ -428,4 +367,142 @@ fn settings_that_are_not_understood_capture_nothing() {
     config(&sandbox, "exclude = [");
     sandbox.run(&["index"]).expect(2);
     assert_eq!(content(&sandbox.data()), before.0);
+}
+
+#[test]
+fn a_database_is_captured_alone_when_a_file_beside_it_is_no_file() {
+    let cases = [
+        ("-wal", "link"),
+        ("-wal", "fifo"),
+        ("-wal", "folder"),
+        ("-journal", "link"),
+    ];
+    for (suffix, what) in cases {
+        let sandbox = Sandbox::new();
+        let path = sandbox.home().join(".codex/state_5.sqlite");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        conn.execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (1);")
+            .unwrap();
+        drop(conn);
+        age(&path, 3600);
+        let beside = path.with_extension(format!("sqlite{suffix}"));
+        let theirs = sandbox.path().join("theirs");
+        std::fs::write(&theirs, "not to be followed").unwrap();
+        match what {
+            "link" => symlink(&theirs, &beside).unwrap(),
+            "fifo" => mknodat(CWD, &beside, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+            _ => std::fs::create_dir(&beside).unwrap(),
+        }
+        let case = format!("{what} as {suffix}");
+        // It is said whenever it is met, not only when something was captured.
+        for (status, captured) in [("applied", 1), ("no-op", 0)] {
+            let run = sandbox.run(&["index"]);
+            assert_eq!(
+                (run.code, run.text("/status")),
+                (0, status),
+                "{case}: {}",
+                run.stdout
+            );
+            assert_eq!(run.number("/sources/captured"), captured, "{case}");
+            let notes = run.at("/notes").as_array().unwrap();
+            let told = notes
+                .iter()
+                .any(|n| n["severity"] == "warn" && n["path"].as_str() == beside.to_str());
+            assert!(told, "{case}: {}", run.stdout);
+        }
+        assert!(
+            sandbox.get(&path, 1) == std::fs::read(&path).unwrap(),
+            "{case}"
+        );
+        let captures = sandbox.captures(&path);
+        assert_eq!(captures[0]["moving"], true, "{case}: {captures:?}");
+        assert!(
+            captures[0]["members"].as_array().is_none_or(Vec::is_empty),
+            "{case}"
+        );
+        let check = sandbox.run(&["doctor", "check"]).expect(0);
+        assert_eq!(check.text("/status"), "warn", "{case}");
+        let findings = check.at("/findings").as_array().unwrap();
+        let subject = format!("~/.codex/state_5.sqlite{suffix}");
+        let named = findings.iter().any(|f| f["subject"] == subject.as_str());
+        assert!(named, "{case}: {}", check.stdout);
+
+        // A file there again belongs to the next capture.
+        if what == "folder" {
+            std::fs::remove_dir(&beside).unwrap();
+        } else {
+            std::fs::remove_file(&beside).unwrap();
+        }
+        std::fs::write(&beside, "a log").unwrap();
+        age(&beside, 3600);
+        sandbox.run(&["index"]).expect(0);
+        let captures = sandbox.captures(&path);
+        let last = captures.last().unwrap();
+        assert_eq!(
+            (captures.len(), &last["moving"]),
+            (2, &Value::Bool(false)),
+            "{case}"
+        );
+        assert_eq!(last["members"][0]["name"], suffix, "{case}");
+    }
+}
+
+/// What an agent branches on: is anything lost, or is it only not as it was.
+#[test]
+fn a_torn_document_whose_older_version_is_archived_is_no_error() {
+    for (harness, rel, text) in [
+        (
+            "gemini",
+            ".gemini/tmp/h/chats/session-2026-01-02T03-04-aaaaaaaa.json",
+            r#"{"sessionId":"one","projectHash":"h","startTime":"2026-01-02T03:04:05.000Z","lastUpdated":"2026-01-02T03:04:05.000Z","messages":[{"id":"m1","timestamp":"2026-01-02T03:04:05.000Z","type":"user","content":"hello"}]}"#,
+        ),
+        (
+            "cline",
+            ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/1767225600000/api_conversation_history.json",
+            r#"[{"role":"user","content":[{"type":"text","text":"hello"}],"ts":1767225600000}]"#,
+        ),
+    ] {
+        let parse = |check: &Ran| {
+            let findings = check.at("/findings").as_array().unwrap();
+            let found = findings.iter().find(|f| f["id"] == "sources.parse");
+            found.map(|f| f["severity"].as_str().unwrap().to_owned())
+        };
+        // Cut so early that no record of it is left.
+        let torn = &text.as_bytes()[..12];
+        let sandbox = Sandbox::new();
+        sandbox.put(rel, text.as_bytes());
+        sandbox.run(&["index"]).expect(0);
+        let messages = sandbox.sessions()[0]["messages"].clone();
+        assert_eq!(messages, 1, "{harness}");
+        sandbox.put(rel, torn);
+        sandbox.run(&["index"]).expect(0);
+        assert_eq!(sandbox.sessions()[0]["messages"], messages, "{harness}");
+        let check = sandbox.run(&["doctor", "check", "--deep"]);
+        assert_eq!(
+            (check.code, check.text("/status")),
+            (0, "warn"),
+            "{harness}: {}",
+            check.stdout
+        );
+        assert_eq!(
+            parse(&check).as_deref(),
+            Some("warn"),
+            "{harness}: {}",
+            check.stdout
+        );
+        assert!(!check.stdout.contains(" 1 sources"), "{}", check.stdout);
+
+        // One of which nothing was ever read is an error still.
+        let sandbox = Sandbox::new();
+        sandbox.put(rel, torn);
+        sandbox.run(&["index"]).expect(0);
+        let check = sandbox.run(&["doctor", "check"]).expect(1);
+        assert_eq!(
+            parse(&check).as_deref(),
+            Some("error"),
+            "{harness}: {}",
+            check.stdout
+        );
+    }
 }

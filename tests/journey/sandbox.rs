@@ -2,6 +2,8 @@
 //! it, with nothing of the surrounding environment.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -119,6 +121,38 @@ impl Sandbox {
         let mut c = self.command(args);
         c.arg("--json");
         ran(c.output().unwrap())
+    }
+
+    /// Runs as somebody who is not root, for whom modes mean something; `None` where that can't be
+    /// done.
+    #[track_caller]
+    pub fn run_as_nobody(&self, args: &[&str]) -> Option<Ran> {
+        if !rustix::process::geteuid().is_root() {
+            return Some(self.run(args));
+        }
+        let cass = self.command(args);
+        // The program lies where nobody else may go: it is started from a copy.
+        let copy = self.path().join("cass");
+        if !copy.exists() {
+            std::fs::copy(cass.get_program(), &copy).unwrap();
+            for entry in walkdir::WalkDir::new(self.path()) {
+                let nobody = (
+                    rustix::fs::Uid::from_raw(65534),
+                    rustix::fs::Gid::from_raw(65534),
+                );
+                let entry = entry.unwrap();
+                rustix::fs::chown(entry.path(), Some(nobody.0), Some(nobody.1)).unwrap();
+            }
+        }
+        let mut nobody = Command::new("setpriv");
+        nobody
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .arg(&copy)
+            .args(args)
+            .arg("--json")
+            .env_clear()
+            .envs(cass.get_envs().filter_map(|(k, v)| Some((k, v?))));
+        nobody.output().ok().map(ran)
     }
 
     /// Puts `bytes` at `rel` below the home folder, with a modification time well in the past, so
@@ -261,6 +295,41 @@ pub fn ran(output: Output) -> Ran {
         stderr,
         json,
     }
+}
+
+/// Names of the sources that were captured, by the ledgers' own words.
+pub fn ledgers(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = heads(sandbox).into_iter().map(|(_, path)| path).collect();
+    paths.sort();
+    paths
+}
+
+/// The harness and the path of every source that was captured, by the ledgers' own words.
+pub fn heads(sandbox: &Sandbox) -> Vec<(String, PathBuf)> {
+    let head = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let head: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        let path = match head["path_hex"].as_str() {
+            Some(hex) => {
+                let bytes: Vec<u8> = (0..hex.len())
+                    .step_by(2)
+                    .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap())
+                    .collect();
+                PathBuf::from(OsStr::from_bytes(&bytes))
+            }
+            None => PathBuf::from(head["path"].as_str().unwrap()),
+        };
+        (head["provider"].as_str().unwrap().to_owned(), path)
+    };
+    files_below(&sandbox.data().join("raw-mirror/sources"))
+        .iter()
+        .map(head)
+        .collect()
+}
+
+/// Sets the mode of a file or folder.
+pub fn mode(path: &Path, bits: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits)).unwrap();
 }
 
 /// Sets the modification time to `seconds` ago.

@@ -174,3 +174,46 @@ fn an_archive_made_anew_finds_records_in_the_captures_that_brought_them() {
     assert_eq!(seqs, [2, 3, 4, 5]);
     assert_eq!(remade(&s), before);
 }
+
+#[test]
+fn a_record_of_an_unknown_type_takes_no_messages_place() {
+    let id = "aaaaaaaa-1111-4222-8333-444444444444";
+    let at = format!(".claude/projects/-p/{id}.jsonl");
+    let record = |uuid: &str, kind: &str, more: &str| {
+        format!(
+            "{{\"type\":\"{kind}\",\"uuid\":\"{uuid}\",\"parentUuid\":null,\"sessionId\":\"{id}\",\
+             \"timestamp\":\"2026-05-01T10:00:00.000Z\"{more}}}\n"
+        )
+    };
+    let says = |uuid: &str, text: &str| {
+        let message = format!(",\"message\":{{\"role\":\"user\",\"content\":\"{text}\"}}");
+        record(uuid, "user", &message)
+    };
+    let mut log = says("u1", "firstword") + &says("u2", "secondword");
+    log += &record("u1", "a-later-kind", ",\"about\":1");
+    let s = Sandbox::new();
+    let check = |log: &str, expected: &[&str]| {
+        s.put(&at, log.as_bytes());
+        index(&s);
+        settled(&s);
+        let mut stands = said(&s, id);
+        stands.sort();
+        assert_eq!(stands, expected);
+        let found = s.run(&["search", "firstword", "--json"]).expect(0);
+        let there = expected.iter().any(|t| t.contains("firstword"));
+        let hits = found.json["hits"].as_array().unwrap().len();
+        assert_eq!(hits, usize::from(there));
+    };
+    check(&log, &["user/text: firstword", "user/text: secondword"]);
+    // A version of the message behind it replaces the message, not that record.
+    log += &says("u1", "otherword");
+    check(&log, &["user/text: otherword", "user/text: secondword"]);
+    // A copy of the file that goes on is the same session and no branch of it.
+    s.put(
+        &format!(".claude/projects/-q/{id}.jsonl"),
+        (log.clone() + &says("u3", "thirdword")).as_bytes(),
+    );
+    index(&s);
+    assert_eq!(s.sessions().len(), 1);
+    assert_eq!(said(&s, id).len(), 3);
+}

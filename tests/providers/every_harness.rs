@@ -1,9 +1,10 @@
 //! The samples of every harness in one home, laid out as the harnesses do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use crate::home::{index, lay, settled, show};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Ran, Sandbox, heads, ledgers, mode};
 
 /// A sample, and where its harness would keep it.
 const LAYOUT: &[(&str, &str)] = &[
@@ -202,4 +203,110 @@ fn what_was_said_to_every_harness_is_found() {
         found += 1;
     }
     assert!(found >= 14, "{found}");
+}
+
+/// Indexes as nobody with `denied` shut; what can still be read must be captured, and what can't be
+/// is named by the run and by the check.
+fn shut(s: &Sandbox, denied: &BTreeSet<PathBuf>, all: &[PathBuf]) {
+    let _ = std::fs::remove_dir_all(s.data());
+    let modes: Vec<(&PathBuf, u32)> = denied.iter().map(|p| (p, bits(p))).collect();
+    denied.iter().for_each(|p| mode(p, 0));
+    let run = s.run_as_nobody(&["index", "--skip-lexical"]).unwrap();
+    let check = s
+        .run_as_nobody(&["doctor", "check", "--detail", "full"])
+        .unwrap();
+    for (path, bits) in modes {
+        mode(path, bits);
+    }
+    assert_eq!(run.code, 8, "{}", run.stdout);
+    let paths = |list: &str, key: &str, of: &Ran| -> BTreeSet<PathBuf> {
+        let list = of.at(list).as_array().unwrap();
+        list.iter()
+            .filter(|f| key == "path" || f["code"] == "source-unreadable")
+            .map(|f| f[key].as_str().unwrap())
+            .map(|p| {
+                p.strip_prefix("~/")
+                    .map_or(p.into(), |rel| s.home().join(rel))
+            })
+            .collect()
+    };
+    // A root below another one that is shut can't be looked at either, and is named as well.
+    let named = paths("/findings", "subject", &check);
+    assert!(denied.is_subset(&named), "{named:?}");
+    let below = |path: &PathBuf| denied.iter().any(|d| path.starts_with(d));
+    assert!(named.iter().all(below), "{named:?}");
+    let (told, total) = (paths("/failures", "path", &run), named.len());
+    assert_eq!(run.number("/failures_total"), total as u64, "{named:?}");
+    assert!(
+        told.len() == total.min(20) && told.is_subset(&named),
+        "{told:?}"
+    );
+    let rest: Vec<PathBuf> = all.iter().filter(|p| !below(p)).cloned().collect();
+    assert_eq!(ledgers(s), rest);
+}
+
+fn bits(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).unwrap().permissions().mode()
+}
+
+#[test]
+fn what_may_not_be_read_of_any_harness_is_named_and_the_rest_is_captured() {
+    let s = everyone();
+    mode(s.path(), 0o755);
+    let Some(first) = s.run_as_nobody(&["index", "--skip-lexical"]) else {
+        println!("passed over: setpriv is missing");
+        return;
+    };
+    first.expect(0);
+    let all = ledgers(&s);
+    let mut of: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for (provider, path) in heads(&s) {
+        of.entry(provider).or_default().push(path);
+    }
+    assert_eq!(of.len(), 17);
+    // The list of projects says where others are: without it they are out of sight.
+    let list = s.home().join(".local/share/crush/projects.json");
+
+    // One file of each.
+    let files: BTreeSet<PathBuf> = of
+        .values()
+        .map(|paths| paths.iter().filter(|p| **p != list).min().unwrap().clone())
+        .collect();
+    shut(&s, &files, &all);
+    // One folder of each, that which holds most.
+    let folders: BTreeSet<PathBuf> = of
+        .values()
+        .map(|paths| paths.iter().max().unwrap().parent().unwrap().to_path_buf())
+        .collect();
+    shut(&s, &folders, &all);
+    // Every root that is there.
+    let vars = [("HOME", s.home()), ("CASS_DATA_DIR", s.data())];
+    let vars = vars.map(|(name, path)| (name.into(), path.into_os_string()));
+    let env = cass::env::Env::new(cass::env::Clock::System, BTreeMap::from(vars), None).unwrap();
+    let config = cass::sources::config::Config::load(env.config_dir(), env.home()).unwrap();
+    let roots: BTreeSet<PathBuf> = cass::sources::roots::roots(&env, &config)
+        .into_iter()
+        .map(|root| root.path)
+        .filter(|path| path.exists() && *path != list.parent().unwrap())
+        .collect();
+    assert!(roots.len() >= 17, "{roots:?}");
+    shut(&s, &roots, &all);
+
+    // The list itself: what it would have led to is not known, so it is named.
+    let _ = std::fs::remove_dir_all(s.data());
+    mode(&list, 0);
+    let run = s.run_as_nobody(&["index", "--skip-lexical"]).unwrap();
+    let check = s
+        .run_as_nobody(&["doctor", "check", "--detail", "full"])
+        .unwrap();
+    mode(&list, 0o600);
+    assert_eq!(run.code, 8, "{}", run.stdout);
+    assert!(run.stdout.contains("projects.json") && check.stdout.contains("projects.json"));
+
+    // All of it, as soon as it may.
+    s.run_as_nobody(&["index", "--skip-lexical"])
+        .unwrap()
+        .expect(0);
+    assert_eq!(ledgers(&s), all);
 }

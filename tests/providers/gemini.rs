@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::home::{accounted, count, index, lay, len, natives, said, settled};
+use crate::home::{accounted, count, index, lay, len, messages, natives, said, settled, show};
 use crate::sandbox::{Sandbox, sample};
 
 const CHATS: &str = ".gemini/tmp/abc/chats";
@@ -92,4 +92,210 @@ fn a_torn_document_gives_what_comes_before_the_tear() {
             accounted(&s, &natives[0], torn.len() as u64);
         }
     }
+}
+
+const SESSION: &str = "11111111-2222-4333-8444-555555555555";
+
+/// A log of these lines behind the line that names the session.
+fn log(lines: &[Value]) -> Vec<u8> {
+    let head = serde_json::json!({
+        "sessionId": SESSION, "projectHash": "abc", "startTime": "2026-05-01T10:00:00.000Z",
+        "lastUpdated": "2026-05-01T10:00:00.000Z", "kind": "main",
+    });
+    let mut bytes = Vec::new();
+    for line in std::iter::once(&head).chain(lines) {
+        bytes.extend(serde_json::to_vec(line).unwrap());
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+fn says(id: &str, kind: &str, text: &str) -> Value {
+    serde_json::json!({
+        "id": id, "timestamp": "2026-05-01T10:00:01.000Z", "type": kind, "content": text,
+    })
+}
+
+fn indexed(lines: &[Value]) -> Sandbox {
+    let s = Sandbox::new();
+    write(&s, lines);
+    s
+}
+
+fn write(s: &Sandbox, lines: &[Value]) {
+    let bytes = log(lines);
+    s.put(
+        &format!("{CHATS}/session-2026-05-01T10-00-11111111.jsonl"),
+        &bytes,
+    );
+    index(s);
+    settled(s);
+    accounted(s, SESSION, bytes.len() as u64);
+}
+
+/// The texts that stand, as the view says them.
+fn viewed(s: &Sandbox) -> Vec<String> {
+    let view = s.run(&["view", SESSION, "--json"]).expect(0);
+    let of_view: Vec<String> = view.json["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| m["text"].as_str().unwrap().to_owned())
+        .collect();
+    // The document lists them as they were committed; which of them stand is the same.
+    let mut stands: Vec<String> = messages(s, SESSION)
+        .iter()
+        .map(|m| m["text"].as_str().unwrap().to_owned())
+        .collect();
+    let mut sorted = of_view.clone();
+    sorted.sort();
+    stands.sort();
+    assert_eq!(sorted, stands);
+    let file = s.path().join("page.md");
+    let target = file.to_str().unwrap();
+    s.run(&[
+        "export", SESSION, "--format", "markdown", "-o", target, "--json",
+    ])
+    .expect(0);
+    let page = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    for text in &of_view {
+        assert_eq!(page.matches(text.as_str()).count(), 1, "{text}");
+    }
+    of_view
+}
+
+fn hits(s: &Sandbox, word: &str) -> usize {
+    let found = s.run(&["search", word, "--json"]).expect(0);
+    found.json["hits"].as_array().unwrap().len()
+}
+
+#[test]
+fn what_was_taken_back_stands_no_more_and_stays_in_the_archive() {
+    let rewind = |id: &str| serde_json::json!({ "$rewindTo": id });
+    let mut lines = vec![
+        says("m1", "user", "firstword"),
+        says("m2", "gemini", "secondword"),
+        says("m3", "user", "thirdword"),
+        // Written again when its tools answered: it still stands before the third.
+        says("m2", "gemini", "secondagain"),
+        says("m4", "gemini", "fourthword"),
+    ];
+    let s = indexed(&lines);
+    assert_eq!(
+        viewed(&s),
+        ["firstword", "secondagain", "thirdword", "fourthword"]
+    );
+    assert_eq!(hits(&s, "thirdword"), 1);
+    lines.push(rewind("m3"));
+    lines.push(says("m5", "user", "fifthword"));
+    write(&s, &lines);
+    assert_eq!(viewed(&s), ["firstword", "secondagain", "fifthword"]);
+    assert_eq!((hits(&s, "thirdword"), hits(&s, "fifthword")), (0, 1));
+    let all = s.run(&["view", SESSION, "--all", "--json"]).expect(0);
+    assert_eq!(all.json["messages_total"], 6);
+    // Said again with the same bytes, and once more taken back.
+    lines.push(says("m3", "user", "thirdword"));
+    write(&s, &lines);
+    assert_eq!(
+        viewed(&s),
+        ["firstword", "secondagain", "fifthword", "thirdword"]
+    );
+    lines.push(rewind("m2"));
+    lines.push(says("m6", "user", "sixthword"));
+    write(&s, &lines);
+    assert_eq!(viewed(&s), ["firstword", "sixthword"]);
+    // An id under which nothing stands takes everything back, as in the harness.
+    lines.push(rewind("m2"));
+    lines.push(says("m7", "user", "seventhword"));
+    write(&s, &lines);
+    assert_eq!(viewed(&s), ["seventhword"]);
+    // The same file read at once.
+    assert_eq!(viewed(&indexed(&lines)), ["seventhword"]);
+}
+
+#[test]
+fn a_checkpoint_says_no_message_twice() {
+    let set = |messages: &[Value]| serde_json::json!({ "$set": { "messages": messages, "summary": "a title" } });
+    let (first, second) = (
+        says("m1", "user", "firstword"),
+        says("m2", "gemini", "secondword"),
+    );
+    let mut lines = vec![
+        first.clone(),
+        second.clone(),
+        says("m3", "user", "thirdword"),
+    ];
+    lines.push(set(&[first.clone(), second.clone()]));
+    let s = indexed(&lines);
+    assert_eq!(viewed(&s), ["firstword", "secondword"]);
+    assert_eq!((hits(&s, "firstword"), hits(&s, "thirdword")), (1, 0));
+    assert_eq!(show(&s, SESSION)["session"]["title"], "a title");
+    // One that is new, and one that is written again behind the checkpoint.
+    lines.push(set(&[says("c1", "user", "compactword"), second]));
+    lines.push(says("m2", "gemini", "secondagain"));
+    lines.push(says("m4", "user", "fourthword"));
+    write(&s, &lines);
+    assert_eq!(viewed(&s), ["compactword", "secondagain", "fourthword"]);
+    lines.push(serde_json::json!({ "$rewindTo": "m2" }));
+    write(&s, &lines);
+    assert_eq!(viewed(&s), ["compactword"]);
+    lines.push(set(&[]));
+    write(&s, &lines);
+    assert!(viewed(&s).is_empty());
+    // A copy of the file brings nothing new and takes nothing back again.
+    lines.push(first.clone());
+    write(&s, &lines);
+    assert_eq!(viewed(&s), ["firstword"]);
+    let second_file = &format!("{CHATS}/session-2026-05-01T11-00-11111111.jsonl");
+    s.put(second_file, &log(&lines));
+    index(&s);
+    settled(&s);
+    assert_eq!(viewed(&s), ["firstword"]);
+    // It goes on, and takes back what both files said.
+    lines.push(serde_json::json!({ "$rewindTo": "m1" }));
+    lines.push(says("m9", "user", "ninthword"));
+    s.put(second_file, &log(&lines));
+    index(&s);
+    settled(&s);
+    assert_eq!(viewed(&s), ["ninthword"]);
+    assert_eq!(s.sessions().len(), 1);
+}
+
+#[test]
+fn a_file_takes_back_nothing_that_another_one_said() {
+    let (first, second) = (
+        says("m1", "user", "firstword"),
+        says("m2", "gemini", "secondword"),
+    );
+    let s = indexed(&[first.clone(), second.clone()]);
+    let checkpoint = serde_json::json!({ "$set": { "messages": [first, second] } });
+    let resumed = log(&[checkpoint, says("m3", "user", "thirdword")]);
+    s.put(
+        &format!("{CHATS}/session-2026-05-01T11-00-11111111.jsonl"),
+        &resumed,
+    );
+    index(&s);
+    settled(&s);
+    assert_eq!(viewed(&s), ["firstword", "secondword", "thirdword"]);
+    assert_eq!(s.sessions().len(), 1);
+}
+
+#[test]
+fn a_checkpoint_that_was_repaired_is_still_one() {
+    let good = serde_json::to_string(&serde_json::json!({ "$set": { "messages": [
+        says("m1", "user", "firstword"), says("m2", "gemini", "second CUT"),
+    ] } }))
+    .unwrap();
+    let mut bytes = log(&[says("m1", "user", "firstword")]);
+    bytes.extend(good.replace("CUT", "\\ud83d").bytes());
+    bytes.push(b'\n');
+    let s = Sandbox::new();
+    s.put(
+        &format!("{CHATS}/session-2026-05-01T10-00-11111111.jsonl"),
+        &bytes,
+    );
+    index(&s);
+    accounted(&s, SESSION, bytes.len() as u64);
+    assert_eq!(viewed(&s), ["firstword", "second \u{fffd}"]);
 }

@@ -17,6 +17,7 @@ mod cline;
 mod copilot;
 mod crush;
 mod cursor;
+mod damage;
 mod droid;
 mod dsh;
 mod every_harness;
@@ -30,5 +31,7 @@ mod openclaw;
 mod opencode;
 mod pi;
 mod qwen;
+mod rebuild;
+mod rescue;
 #[path = "../journey/sandbox.rs"]
 mod sandbox;

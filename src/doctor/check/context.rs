@@ -8,7 +8,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::check::CheckFacts;
 use crate::model::finding::{CheckId, CheckResult, SkipReason, UnknownReason};
-use crate::model::interrupt::Interrupt;
+use crate::model::interrupt::{Interrupt, Until};
 use crate::model::source::SourceKey;
 
 /// How long a checkpoint is waited for.
@@ -157,6 +157,11 @@ impl Context {
 
     pub(super) fn out_of_time(&self) -> bool {
         self.deadline.is_some_and(|d| Instant::now() >= d)
+    }
+
+    /// How long work may go on.
+    pub(super) fn until(&self) -> Until {
+        Until::new(&self.interrupt, self.deadline)
     }
 
     /// Whether long work should end now.

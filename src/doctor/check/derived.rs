@@ -2,6 +2,7 @@
 //! than a warning: derived data is made again.
 
 use super::context::{ArchivePlace, Context, busy};
+use super::findings::which;
 use crate::disk::writer_owner;
 use crate::error::{Error, ErrorKind};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
@@ -37,7 +38,11 @@ fn one(cx: &Context, asset: &dyn Derived) -> CheckResult {
     // Asked before and behind: a run that ends in between has left its work half-seen.
     let written = || writer_owner(root).is_ok_and(|owner| owner.is_some());
     let begun = written();
-    let looked = asset.state(root);
+    let until = cx.until();
+    let looked = asset.state(root, &until);
+    if until.reached() {
+        return CheckResult::unknown(id, cx.stop_reason(), Vec::new());
+    }
     let writing = begun || written();
     let mut state = match looked {
         Ok(Some(survey)) => survey.state,
@@ -45,7 +50,11 @@ fn one(cx: &Context, asset: &dyn Derived) -> CheckResult {
         Err(e) => return unread(id, &e),
     };
     if cx.request.deep && state.answers() {
-        match asset.verify(root) {
+        let verified = asset.verify(root, &until);
+        if until.reached() {
+            return CheckResult::unknown(id, cx.stop_reason(), Vec::new());
+        }
+        match verified {
             Ok(Some(why)) => state = State::Corrupt { why },
             Ok(None) => {}
             Err(e) => return unread(id, &e),
@@ -75,12 +84,15 @@ fn finding(id: CheckId, name: &str, state: &State, writing: bool) -> Option<Find
         State::Missing => ("lexical-missing", format!("there is no {name} index")),
         State::Stale { commits } => (
             "lexical-stale",
-            format!("the {name} index is {commits} commits behind the archive"),
+            format!(
+                "the {name} index is {commits} {} behind the archive",
+                which(*commits, "commit", "commits")
+            ),
         ),
         State::Outdated { why } => ("lexical-stale", format!("the {name} index: {why}")),
         State::Hollow { found, expected } => (
             "lexical-hollow",
-            format!("the {name} index accounts for {found} messages instead of {expected}"),
+            format!("the {name} index accounts for {found} instead of {expected} messages"),
         ),
         State::Building { .. } => (
             "lexical-building",

@@ -10,16 +10,22 @@ const KEPT: usize = 1000;
 pub(super) struct About(pub(super) &'static str);
 
 impl About {
-    /// `count` things of one kind, in the words `what`; nothing when there are none.
+    /// `count` things of one kind, in the words for one or those for several; nothing when there
+    /// are none.
     pub(super) fn found(
         &self,
         (id, code, severity): (CheckId, &'static str, Severity),
         count: u64,
-        what: &str,
+        [one, several]: [&str; 2],
     ) -> Option<Finding> {
-        let message = || format!("{}: {count} {what}", self.0);
+        let message = || format!("{}: {count} {}", self.0, which(count, one, several));
         (count > 0).then(|| Finding::new(id, code, severity, self.0, message()).with_count(count))
     }
+}
+
+/// The words for `count` things.
+pub(super) fn which<'w>(count: u64, one: &'w str, several: &'w str) -> &'w str {
+    if count == 1 { one } else { several }
 }
 
 /// A list that stays short.
@@ -78,8 +84,11 @@ mod tests {
     #[test]
     fn nothing_found_is_no_finding() {
         let kind = (CheckId::SourcesParse, "x", Severity::Info);
-        assert_eq!(About("codex").found(kind, 0, "things"), None);
-        let f = About("codex").found(kind, 2, "things").unwrap();
-        assert_eq!((f.count, f.message.as_str()), (2, "codex: 2 things"));
+        assert_eq!(About("codex").found(kind, 0, ["thing", "things"]), None);
+        for (count, message) in [(1, "codex: 1 thing"), (2, "codex: 2 things")] {
+            let f = About("codex").found(kind, count, ["thing", "things"]);
+            let f = f.unwrap();
+            assert_eq!((f.count, f.message.as_str()), (count, message));
+        }
     }
 }

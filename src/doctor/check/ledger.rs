@@ -1,6 +1,7 @@
 //! The coverage ledger against the archive: its end always, every line with `--deep`.
 
 use super::context::Context;
+use super::findings::which;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
 use crate::model::next::Next;
@@ -102,7 +103,10 @@ fn compare(
                 } else {
                     ("ledger-behind", Severity::Info, "as a crash leaves it")
                 };
-                let message = format!("the coverage ledger is {behind} commits behind, {why}");
+                let message = format!(
+                    "the coverage ledger is {behind} {} behind, {why}",
+                    which(behind, "commit", "commits")
+                );
                 found.push(finding(code, severity, message).with_next(Next::Index));
             }
         }

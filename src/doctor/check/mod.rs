@@ -5,6 +5,7 @@
 //! hangs costs the answers that were not yet in, never the document.
 
 mod archive;
+mod backup;
 mod config;
 mod context;
 mod coverage;
@@ -133,12 +134,9 @@ const CHECKS: &[(&[CheckId], Run)] = &[
         coverage::holders,
     ),
     (&[CheckId::DerivedLexical], derived::served),
+    (&[CheckId::BackupFreshness], backup::freshness),
     (
-        &[
-            CheckId::RemoteSync,
-            CheckId::DerivedSemantic,
-            CheckId::BackupFreshness,
-        ],
+        &[CheckId::RemoteSync, CheckId::DerivedSemantic],
         not_configured,
     ),
 ];
@@ -154,14 +152,10 @@ const READS_ARCHIVE_OR_MIRROR: &[CheckId] = &[
 
 /// Parts that this version does not set up have nothing to look at.
 fn not_configured(_: &mut Context) -> Vec<CheckResult> {
-    [
-        CheckId::RemoteSync,
-        CheckId::DerivedSemantic,
-        CheckId::BackupFreshness,
-    ]
-    .into_iter()
-    .map(|id| CheckResult::skipped(id, SkipReason::NotConfigured, None))
-    .collect()
+    [CheckId::RemoteSync, CheckId::DerivedSemantic]
+        .into_iter()
+        .map(|id| CheckResult::skipped(id, SkipReason::NotConfigured, None))
+        .collect()
 }
 
 /// Runs the checks. Always answers: damage is a finding, and what could not be looked at is

@@ -61,12 +61,23 @@ pub(super) fn modes(cx: &mut Context) -> Vec<CheckResult> {
         layout::LEDGERS,
         layout::GENERATIONS,
         layout::COVERAGE,
+        layout::BACKUPS,
     ] {
         look(rel);
     }
     if let Ok(Some(generations)) = root.list(layout::GENERATIONS) {
         for g in generations {
             look(&layout::archive_db(&g.name));
+        }
+    }
+    if let Ok(Some(backups)) = root.list(layout::BACKUPS) {
+        for b in backups {
+            look(&format!(
+                "{}/{}/{}",
+                layout::BACKUPS,
+                b.name,
+                layout::ARCHIVE_DB
+            ));
         }
     }
     vec![CheckResult::ran(id, findings)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::context::{Context, busy};
-use super::findings::{About, Capped};
+use super::findings::{About, Capped, which};
 use crate::disk::{Root, writer_owner};
 use crate::doctor::archived::Archived;
 use crate::error::{ErrorKind, Result};
@@ -21,6 +21,9 @@ use crate::store::mirror::{Head, MirrorReader};
 
 const IDS: [CheckId; 2] = [CheckId::SourcesParse, CheckId::SourcesLogHealth];
 
+/// What is told of a source that can't be read any more.
+const KEPT: &str = "what was read before is archived";
+
 /// What was read.
 #[derive(Default)]
 struct Read {
@@ -36,8 +39,12 @@ struct Read {
 struct Reading {
     pending: u64,
     records: u64,
+    /// Sources without one record.
     silent: u64,
     first_silent: String,
+    /// Those that gave records in an earlier capture.
+    torn: u64,
+    first_torn: String,
     damaged: u64,
     places: u64,
     unknown: u64,
@@ -55,9 +62,16 @@ impl Read {
         let records = a.messages.records + a.known.records + a.duplicate.records;
         r.records += records;
         if a.length > 0 && records == 0 && a.skipped_bytes > 0 {
-            r.silent += 1;
-            if r.first_silent.is_empty() {
-                r.first_silent = s.path.display().to_string();
+            // A source that has a session gave a record once.
+            let torn = s.main_session.is_some() && a.unknown.records == 0;
+            let (count, first) = if torn {
+                (&mut r.torn, &mut r.first_torn)
+            } else {
+                (&mut r.silent, &mut r.first_silent)
+            };
+            *count += 1;
+            if first.is_empty() {
+                *first = s.path.display().to_string();
             }
         }
         r.unaccounted += u64::from(a.accounted() != a.length);
@@ -67,10 +81,11 @@ impl Read {
         }
         r.unknown += a.unknown.records;
         if a.tail.is_some_and(|t| t.len == 0) {
+            let readable = records + a.unknown.records;
             let message = format!(
-                "the file is cut short or damaged; the {} records that can be read are archived, and \
-                 its bytes are in the mirror",
-                records + a.unknown.records
+                "the file is cut short or damaged; {readable} {} be read and archived, and its bytes \
+                 are in the mirror",
+                which(readable, "record could", "records could")
             );
             let (code, path) = ("container-damaged", s.path.display().to_string());
             self.broken
@@ -209,12 +224,38 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         parse.extend(about.found(
             (IDS[0], "nothing-parsed", severity),
             r.silent,
-            &format!("sources gave not one record, first {}", r.first_silent),
+            [
+                &format!("source gave not one record, {}", r.first_silent),
+                &format!("sources gave not one record, first {}", r.first_silent),
+            ],
+        ));
+        // Nothing that was ever readable is lost: the archive holds more than the files do now.
+        let severity = if r.records == 0 {
+            Severity::Warn
+        } else {
+            Severity::Info
+        };
+        parse.extend(about.found(
+            (IDS[0], "no-longer-readable", severity),
+            r.torn,
+            [
+                &format!(
+                    "source can't be read as it is now, {}; {KEPT}",
+                    r.first_torn
+                ),
+                &format!(
+                    "sources can't be read as they are now, first {}; {KEPT}",
+                    r.first_torn
+                ),
+            ],
         ));
         parse.extend(about.found(
             (IDS[0], "bytes-unaccounted", Severity::Error),
             r.unaccounted,
-            "sources hold bytes that are not accounted for",
+            [
+                "source holds bytes that are not accounted for",
+                "sources hold bytes that are not accounted for",
+            ],
         ));
         // A running writer is between the two; without one they were left behind.
         let severity = if writing {
@@ -227,22 +268,30 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
                 .found(
                     (IDS[0], "captured-not-archived", severity),
                     r.pending,
-                    "sources are captured and not in the archive yet",
+                    [
+                        "source is captured and not in the archive yet",
+                        "sources are captured and not in the archive yet",
+                    ],
                 )
                 .map(|f| f.with_next(Next::Index)),
         );
         parse.extend(about.found(
             (IDS[0], "unknown-records", Severity::Info),
             r.unknown,
-            "records are of a type this version does not know; they are kept",
+            [
+                "record is of a type this version does not know; it is kept",
+                "records are of a type this version does not know; they are kept",
+            ],
         ));
+        let places = which(r.places, "place that is", "places that are");
+        let places = format!("{} {places}", r.places);
         health.extend(about.found(
             (IDS[1], "damaged-places", Severity::Info),
             r.damaged,
-            &format!(
-                "sources hold {} places that are no record; their bytes are in the mirror",
-                r.places
-            ),
+            [
+                &format!("source holds {places} no record; its bytes are in the mirror"),
+                &format!("sources hold {places} no record; their bytes are in the mirror"),
+            ],
         ));
     }
     vec![

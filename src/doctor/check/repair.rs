@@ -1,54 +1,43 @@
 //! `repair.*`: what a repair that failed, or was killed, left behind.
 
 use super::context::{ArchivePlace, Context};
-use crate::disk::{EntryKind, Root};
+use crate::disk::{EntryKind, writer_owner};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
+use crate::model::next::Next;
 use crate::model::verdict::RepairMarker;
-use crate::store::layout;
-
-/// Files in a folder of the doctor's; none when there is no such folder.
-fn files(root: &Root, rel: &str) -> Result<Vec<String>, crate::error::Error> {
-    Ok(root
-        .list(rel)?
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|e| e.kind == EntryKind::File && !e.name.starts_with('.'))
-        .map(|e| e.name)
-        .collect())
-}
+use crate::store::generation::GenerationId;
+use crate::store::run::{self, MarkerState};
+use crate::store::{layout, seal};
 
 pub(super) fn marker(cx: &mut Context) -> Vec<CheckResult> {
     let id = CheckId::RepairMarker;
     let Some(root) = &cx.root else {
         return Context::skip(&[id], SkipReason::NoArchive, None);
     };
-    match files(root, "doctor/failures") {
-        Ok(found) if found.is_empty() => vec![CheckResult::ran(id, Vec::new())],
-        Ok(found) => {
-            // This version makes none: one is there from a later one, which can read it.
-            cx.facts.marker = RepairMarker::PreviousFailure;
-            let message = "a repair failed here and left its context; see doctor/failures";
-            let f = Finding::new(
-                id,
-                "previous-failure",
-                Severity::Warn,
-                "doctor/failures",
-                message,
-            )
-            .with_count(found.len() as u64);
-            vec![CheckResult::ran(id, vec![f])]
-        }
-        Err(e) => {
-            let f = Finding::new(
-                id,
-                "unreadable",
-                Severity::Warn,
-                "doctor/failures",
-                e.message(),
-            );
-            vec![CheckResult::ran(id, vec![f])]
-        }
-    }
+    let next = Next::Repair {
+        allow_repeated: true,
+    };
+    let (status, code, message) = match run::marker(root) {
+        Ok(MarkerState::Absent) => return vec![CheckResult::ran(id, Vec::new())],
+        Ok(MarkerState::Present { marker, .. }) => (
+            RepairMarker::PreviousFailure,
+            "previous-failure",
+            format!(
+                "{} failed; its context is doctor/failures/{}.json",
+                marker.kind.word(),
+                marker.run_id
+            ),
+        ),
+        Ok(MarkerState::Corrupt { .. }) => (
+            RepairMarker::Corrupt,
+            "marker-corrupt",
+            "a repair failed, and the marker that says so is damaged".to_owned(),
+        ),
+        Err(e) => (RepairMarker::Corrupt, "unreadable", e.message().to_owned()),
+    };
+    cx.facts.marker = status;
+    let f = Finding::new(id, code, Severity::Warn, layout::MARKER, message).with_next(next);
+    vec![CheckResult::ran(id, vec![f])]
 }
 
 pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
@@ -56,23 +45,48 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
     let Some(root) = &cx.root else {
         return Context::skip(&[id], SkipReason::NoArchive, None);
     };
-    let intents = files(root, "doctor/intents").unwrap_or_default();
-    let receipts = files(root, "doctor/receipts").unwrap_or_default();
-    let open = intents.iter().filter(|i| !receipts.contains(i)).count() as u64;
-    cx.facts.operation.interrupted = open;
-    let mut findings = Vec::new();
-    if open > 0 {
-        let message = "an operation began and has no receipt; see doctor/intents";
-        findings.push(
-            Finding::new(
+    let open = match run::open_intents(root) {
+        Ok(open) => open,
+        Err(e) => {
+            let f = Finding::new(
                 id,
-                "interrupted-operation",
+                "unreadable",
                 Severity::Warn,
-                "doctor/intents",
-                message,
+                layout::INTENTS,
+                e.message(),
+            );
+            return vec![CheckResult::ran(id, vec![f])];
+        }
+    };
+    let count = open.len() as u64;
+    cx.facts.operation.interrupted = count;
+    let mut findings = Vec::new();
+    if count > 0 {
+        // Who holds the lock is at work: what has no receipt yet may get it in a moment.
+        let running = writer_owner(root).is_ok_and(|owner| owner.is_some());
+        let (severity, message) = if running {
+            (Severity::Info, "a run is under way; it has no receipt yet")
+        } else {
+            (
+                Severity::Warn,
+                "a run was killed; the next command that writes finishes or closes it",
             )
-            .with_count(open),
-        );
+        };
+        let f = Finding::new(
+            id,
+            "interrupted-operation",
+            severity,
+            layout::INTENTS,
+            message,
+        )
+        .with_count(count);
+        findings.push(if running {
+            f
+        } else {
+            f.with_next(Next::Repair {
+                allow_repeated: false,
+            })
+        });
     }
     vec![CheckResult::ran(id, findings)]
 }
@@ -86,6 +100,11 @@ pub(super) fn orphans(cx: &mut Context) -> Vec<CheckResult> {
         ArchivePlace::Generation(g) => Some(g.clone()),
         _ => None,
     };
+    let targets: Vec<String> = run::open_intents(root)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(_, intent)| Some(intent?.target?.generation.to_string()))
+        .collect();
     let mut findings = Vec::new();
     for entry in root
         .list(layout::GENERATIONS)
@@ -96,19 +115,22 @@ pub(super) fn orphans(cx: &mut Context) -> Vec<CheckResult> {
         if entry.kind != EntryKind::Dir || Some(&entry.name) == live.as_ref() {
             continue;
         }
+        // A sealed one is a backup, and one that a run is about is that run's.
+        let sealed = GenerationId::parse(&entry.name)
+            .is_some_and(|g| seal::is_sealed(root, &g).unwrap_or(false));
+        if sealed || targets.contains(&entry.name) {
+            continue;
+        }
         // Without a live generation the folders may be all there is: layout.current speaks.
         if live.is_some() {
             let message = format!(
                 "generations/{} is not the live generation; nothing reads it",
                 entry.name
             );
-            findings.push(Finding::new(
-                id,
-                "orphan-generation",
-                Severity::Info,
-                entry.name,
-                message,
-            ));
+            let f = Finding::new(id, "orphan-generation", Severity::Info, entry.name, message);
+            findings.push(f.with_next(Next::Repair {
+                allow_repeated: false,
+            }));
         }
     }
     vec![CheckResult::ran(id, findings)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::context::{Context, busy};
-use super::findings::{About, Capped};
+use super::findings::{About, Capped, which};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::check::ProviderFacts;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
@@ -123,6 +123,18 @@ pub(super) fn inventory(cx: &mut Context) -> Vec<CheckResult> {
                         format!("can't be looked at: {what}"),
                     ));
                 }
+                Met::Odd {
+                    kind: Oddity::Sidecar,
+                    path,
+                    ..
+                } => findings.push(Finding::new(
+                    CheckId::SourcesInventory,
+                    "sidecar-unread",
+                    Severity::Warn,
+                    path.display().to_string(),
+                    "is no regular file; its database is captured without it, so what only it holds \
+                     is missing",
+                )),
                 Met::Odd {
                     kind: Oddity::Excluded,
                     ..
@@ -273,26 +285,38 @@ fn report(
                 .found(
                     (IDS[0], "source-pruned", Severity::Info),
                     t.pruned,
-                    "captured sources are gone upstream; their bytes are in the mirror",
+                    [
+                        "captured source is gone upstream; its bytes are in the mirror",
+                        "captured sources are gone upstream; their bytes are in the mirror",
+                    ],
                 )
                 .map(|f| f.with_next(Next::SessionsList { limit: None })),
         );
         inventory.extend(about.found(
             (IDS[0], "excluded", Severity::Info),
             t.excluded,
-            "files or folders are excluded by config.toml",
+            [
+                "file or folder is excluded by config.toml",
+                "files or folders are excluded by config.toml",
+            ],
         ));
         inventory.extend(about.found(
             (IDS[0], "not-a-file", Severity::Info),
             t.special,
-            "links or special files are not read",
+            [
+                "link or special file is not read",
+                "links or special files are not read",
+            ],
         ));
         fresh.extend(
             about
                 .found(
                     (IDS[1], "newer-than-archive", Severity::Info),
                     t.newer,
-                    "sources are new or changed since the last index",
+                    [
+                        "source is new or changed since the last index",
+                        "sources are new or changed since the last index",
+                    ],
                 )
                 .map(|f| f.with_next(Next::Index)),
         );
@@ -300,7 +324,8 @@ fn report(
             days_left = Some(days_left.map_or(left, |d| d.min(left)));
             if left <= SOON_DAYS {
                 let message = format!(
-                    "{name}: sessions that are not captured are pruned in {left} days (it keeps {days})"
+                    "{name}: sessions that are not captured are pruned in {left} {} (it keeps {days})",
+                    which(left, "day", "days")
                 );
                 keeps.push(
                     Finding::new(

@@ -193,6 +193,11 @@ impl Walk<'_> {
             let mut after = None;
             loop {
                 match self.db.next_row_id(table, after, only) {
+                    // A tree whose cells are out of order gives the same rows again, without end.
+                    Ok(Some(id)) if after.is_some_and(|after| id <= after) => {
+                        self.damage(&format!("the rows of {table} are out of order at {id}"));
+                        break;
+                    }
                     Ok(Some(id)) => {
                         after = Some(id);
                         self.row(reader, table, id)?;

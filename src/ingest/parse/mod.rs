@@ -8,7 +8,7 @@
 //! source that is read in two parts gives the pieces of one that is read at once; only a run of NUL
 //! bytes or of separators may be cut in two where the first part ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ mod frames;
 pub(crate) mod json;
 mod ladder;
 pub(crate) mod line;
+mod nested;
 mod packing;
 pub(crate) mod payload;
 mod scan;
@@ -251,6 +252,9 @@ pub struct SourceParser<'r> {
     /// End and stop of the segment at hand, so that a line of many values is looked through once.
     segment: Option<Segment>,
     torn: Option<Torn>,
+    /// Pieces of one line that are still to be handed out, and where that line begins.
+    nested: VecDeque<Piece>,
+    nested_from: Option<Torn>,
     max_line: usize,
 }
 
@@ -261,6 +265,16 @@ struct Segment {
     stop: Stop,
     /// Bytes that may still be looked through for a record inside a broken one.
     search: usize,
+}
+
+/// A value that was read: what its bytes are.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    len: usize,
+    recovery: Recovery,
+    line_feeds: u64,
+    /// Where in it other records are.
+    inside: Option<&'static [&'static str]>,
 }
 
 /// The torn tail: where it begins, and what counted there.
@@ -317,6 +331,8 @@ impl<'r> SourceParser<'r> {
             after_nul: state.after_nul,
             segment: None,
             torn: None,
+            nested: VecDeque::new(),
+            nested_from: None,
             max_line: max_line.max(1),
         }
     }
@@ -328,6 +344,10 @@ impl<'r> SourceParser<'r> {
     /// `io` when the content can't be read; everything whole before that was handed out.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Piece>> {
+        if let Some(piece) = self.nested.pop_front() {
+            return Ok(Some(piece));
+        }
+        self.nested_from = None;
         let Some(first) = self.window.first() else {
             return self.readable_so_far().map(|()| None);
         };
@@ -341,15 +361,16 @@ impl<'r> SourceParser<'r> {
     }
 
     /// Where to go on when the source has grown: behind the pieces handed out so far, a torn tail
-    /// excepted.
+    /// excepted. A line that holds several records is gone through as a whole.
     #[must_use]
     pub fn resume(&self) -> ResumePoint {
-        let (offset, line) = match self.torn {
+        let unfinished = self.nested_from.filter(|_| !self.nested.is_empty());
+        let (offset, line) = match self.torn.or(unfinished) {
             Some(torn) => (torn.offset, torn.line),
             None => (self.window.offset(), self.line),
         };
         let state = State {
-            mid_line: self.mid_line,
+            mid_line: self.mid_line && unfinished.is_none(),
             after_nul: self.after_nul,
             reader: self.reader.state(),
         };
@@ -463,7 +484,14 @@ impl<'r> SourceParser<'r> {
                 offset,
                 hash: &hash,
             });
-            return Ok(self.record(len, Recovery::Clean, hash, reading, 0));
+            let inside = self.reader.records_inside(&line);
+            let value = Found {
+                len,
+                recovery: Recovery::Clean,
+                line_feeds: 0,
+                inside,
+            };
+            return Ok(self.record(value, hash, reading));
         }
         if let Some(value) = ladder::first_value(bytes, place) {
             return Ok(self.repaired(value));
@@ -505,28 +533,38 @@ impl<'r> SourceParser<'r> {
             offset: self.window.offset(),
             hash: &hash,
         });
-        self.record(value.len, value.recovery, hash, reading, value.line_feeds)
+        let inside = line.as_ref().and_then(|l| self.reader.records_inside(l));
+        let value = Found {
+            len: value.len,
+            recovery: value.recovery,
+            line_feeds: value.line_feeds,
+            inside,
+        };
+        self.record(value, hash, reading)
     }
 
-    fn record(
-        &mut self,
-        len: usize,
-        recovery: Recovery,
-        hash: Digest,
-        reading: Reading,
-        line_feeds: u64,
-    ) -> Piece {
+    fn record(&mut self, value: Found, hash: Digest, reading: Reading) -> Piece {
+        let Found {
+            len,
+            recovery,
+            line_feeds,
+            inside,
+        } = value;
         let recovery = match recovery {
             Recovery::Clean if self.mid_line => Recovery::Glued,
             Recovery::Clean if self.after_nul => Recovery::NulTrimmed,
             recovery => recovery,
         };
+        let begins = Torn {
+            offset: self.window.offset(),
+            line: self.line,
+        };
         let record = ParsedRecord {
             span: Span {
-                offset: self.window.offset(),
+                offset: begins.offset,
                 len: len64(len),
             },
-            line: self.line,
+            line: begins.line,
             hash,
             recovery,
             session: reading.session,
@@ -542,8 +580,18 @@ impl<'r> SourceParser<'r> {
         if line_feeds > 0 {
             self.segment = None;
         }
+        let bytes = self.window.rest().get(..len).unwrap_or_default();
+        let first = match inside.and_then(|path| nested::elements(bytes, path)) {
+            Some(elements) => {
+                let (first, rest) = nested::pieces(&mut *self.reader, record, bytes, &elements);
+                self.nested = rest;
+                self.nested_from = Some(begins);
+                first
+            }
+            None => Piece::Record(Box::new(record)),
+        };
         self.window.consume(len);
-        Piece::Record(Box::new(record))
+        first
     }
 
     fn fragment(&mut self, len: usize) -> Piece {

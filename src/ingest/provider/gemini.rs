@@ -2,7 +2,7 @@
 //!
 //! A message is written again under its id when its tool calls arrive; `$set` patches the head of
 //! the session, and with `messages` all of it; `$rewindTo` takes messages back. All of it is kept:
-//! what was written later under an id supersedes what was there.
+//! what was written later under an id supersedes what was there, and so does what takes it back.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::{
 use crate::ingest::parse::json::{self, Element, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::ingest::parse::payload;
-use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
+use crate::model::record::{Disposition, Facts, Message, MessageKind, Role, TakenBack};
 
 raw_object! {
     struct Entry {
@@ -77,6 +77,9 @@ raw_object! {
     struct Thought { subject = "subject", description = "description" }
 }
 
+/// Where a line that replaces all messages holds them.
+const CHECKPOINT: &[&str] = &["$set", "messages"];
+
 /// Keys that a record may begin with.
 const FIRST_KEYS: &[&str] = &["sessionId", "id", "$set", "$rewindTo"];
 
@@ -118,15 +121,18 @@ impl GeminiReader {
             let set = json::object::<Entry<'_>>(entry.set).unwrap_or_default();
             facts.title = json::owned(set.summary);
             facts.workspace = directory(set.directories);
-            let mut out = Vec::new();
-            for message in json::items(set.messages).unwrap_or_default() {
-                if let Some(message) = json::object::<Entry<'_>>(Some(message)) {
-                    self.message(&message, &mut out);
-                }
-            }
-            ("$set".to_owned(), known(out))
+            // A checkpoint: what it says in place of what was said before are records of their own.
+            let disposition = match json::items(set.messages) {
+                Some(_) => Disposition::TakesBack(TakenBack::All),
+                None => Disposition::Known,
+            };
+            ("$set".to_owned(), disposition)
         } else if entry.rewind.is_some() {
-            ("$rewindTo".to_owned(), Disposition::Known)
+            let disposition = match json::owned(entry.rewind) {
+                Some(id) => Disposition::TakesBack(TakenBack::From(id)),
+                None => Disposition::Unknown,
+            };
+            ("$rewindTo".to_owned(), disposition)
         } else {
             let kind = json::owned(entry.kind).or_else(|| json::owned(entry.role));
             let mut out = Vec::new();
@@ -323,6 +329,10 @@ impl LogReader for GeminiReader {
             || line.set.is_some()
             || line.rewind.is_some()
             || (line.id.is_some() && line.kind.is_some())
+    }
+
+    fn records_inside(&self, line: &Line<'_>) -> Option<&'static [&'static str]> {
+        line.set.map(|_| CHECKPOINT)
     }
 
     fn read(&mut self, record: RawRecord<'_>) -> Reading {

@@ -87,6 +87,12 @@ pub(crate) trait LogReader: Debug + Send {
     /// Whether an object is a record by its fields.
     fn is_record(&self, line: &Line<'_>) -> bool;
 
+    /// The members, one inside the other, to an array in this record whose elements are records of
+    /// their own. What lies before and behind them is what [`LogReader::read`] says of the whole.
+    fn records_inside(&self, _line: &Line<'_>) -> Option<&'static [&'static str]> {
+        None
+    }
+
     /// What a record says. Records come in file order.
     fn read(&mut self, record: RawRecord<'_>) -> Reading;
 }

@@ -23,6 +23,7 @@ use crate::model::digest::{Digest, DigestSum};
 use crate::model::provider::Provider;
 use crate::model::record::{
     Disposition, Facts, Message, ParsedRecord, Piece, Recovery, ResumePoint, SkipReason, Span,
+    TakenBack,
 };
 use crate::model::source::SourceKey;
 use crate::store::coverage::CommitLine;
@@ -327,12 +328,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             e => failed(self.conn, "commit to", e),
         })?;
         self.done = true;
-        self.shared.next = self.next;
-        self.shared.head = head;
-        self.shared.unacknowledged.push(line.clone());
-        if self.shared.unacknowledged.len() >= self.shared.batch {
-            self.shared.write_lines()?;
-        }
+        self.shared.committed(&line, head, self.next)?;
         Ok(Some(line))
     }
 
@@ -576,13 +572,13 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             (_, Place::Copy { .. } | Place::Fold(_)) => (RecordClass::Duplicate, None),
             (Disposition::DuplicateOf { offset }, _) => (RecordClass::Duplicate, Some(*offset)),
             (Disposition::Messages(_), _) => (RecordClass::Messages, None),
-            (Disposition::Known, _) => (RecordClass::Known, None),
+            (Disposition::Known | Disposition::TakesBack(_), _) => (RecordClass::Known, None),
             (Disposition::Unknown, _) => (RecordClass::Unknown, None),
         };
         let (duplicate_of, supersedes) = match place {
             Place::Copy { original, .. } | Place::Fold(original) => (Some(original), None),
             Place::Version(older) => (None, Some(older)),
-            Place::New => (None, None),
+            Place::New | Place::Restated => (None, None),
         };
         let counted = !matches!(place, Place::Copy { .. });
         let recovery = match record.recovery {
@@ -630,7 +626,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                 .coverage_sum
                 .add(&coverage_element(&record.hash, occurrence));
         }
-        if supersedes.is_some() {
+        if matches!(place, Place::Version(_) | Place::Restated) {
             o.row.public.version_count += 1;
         }
         if o.made
@@ -654,6 +650,58 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             && let Disposition::Messages(messages) = &record.disposition
         {
             self.put_messages(at, id, messages)?;
+        }
+        if class == RecordClass::Known
+            && let Disposition::TakesBack(what) = &record.disposition
+        {
+            self.take_back(at, id, record, what)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a row for each record that `by` takes back: one that supersedes it and says nothing.
+    fn take_back(
+        &mut self,
+        at: usize,
+        by: i64,
+        record: &ParsedRecord,
+        what: &TakenBack,
+    ) -> rusqlite::Result<()> {
+        for old in self.standing_from(at, by, what)? {
+            let id = self.next.record;
+            self.next.record += 1;
+            let o = &mut self.open[at];
+            let hash = put(
+                &mut self.insert_record,
+                &RECORDS,
+                &[
+                    ValueRef::Integer(id),
+                    ValueRef::Integer(o.row.id),
+                    ValueRef::Integer(self.source.id),
+                    int(self.source.source.epoch),
+                    int(self.source.source.parsed_seq),
+                    int(record.span.end()),
+                    int(0),
+                    int(record.line),
+                    blob(&Digest::of(b"")),
+                    ValueRef::Integer(1),
+                    ValueRef::Integer(0),
+                    text(names::class(RecordClass::Duplicate)),
+                    ValueRef::Integer(by),
+                    ValueRef::Null,
+                    ValueRef::Integer(old),
+                    ValueRef::Null,
+                    text("taken-back"),
+                    ValueRef::Null,
+                    ValueRef::Null,
+                    ValueRef::Null,
+                    ValueRef::Integer(i64::from(self.parser_version)),
+                ],
+            )?;
+            o.last = id;
+            o.row.row_count += 1;
+            o.row.rows_sum.add(&hash);
+            self.source.source.accounting.duplicate.records += 1;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The archive: one SQLite database a generation, every row hashed, every commit chained.
 
 mod append;
+mod compare;
 mod figures;
 mod holding;
 mod identity;
@@ -8,11 +9,16 @@ mod ids;
 mod listing;
 mod names;
 mod place;
+mod probe;
+mod readable;
 mod reader;
 mod reading;
+mod replay;
+mod rescue;
 mod rows;
 mod schema;
 mod session_name;
+mod stage;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -28,17 +34,24 @@ use crate::error::Error;
 use crate::store::sqlite;
 
 pub use append::{CaptureRef, Cursor, SourceAppend, SourceKind};
+pub use compare::{
+    Candidate, Missing, MissingTotals, PromiseStanding, Standing, missing, standing,
+};
 pub use figures::{Figures, Group, Spoken};
 pub use holding::HeldRecord;
 pub use identity::conversation_id;
 pub use listing::Listing;
 pub use reader::{Agreement, ArchiveReader, Counts};
 pub use reading::MessagePlace;
+pub use replay::{RowsReplayed, replay_rows};
+pub use rescue::{Rescued, RescuedKey, TableTally, Tally};
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
 pub use session_name::{MAX_CANDIDATES, Named, PREFIX_MIN};
 pub use texts::{NumberedConversation, PlacedMessage, TextRow};
-pub use verify::{ArchiveFinding, FindingKind, VerifySummary, verify_deep, verify_generation};
-pub use writer::{ArchiveWriter, Head, WriterState, unnamed_generation};
+pub use verify::{
+    ArchiveFinding, FindingKind, VerifySummary, verify_at, verify_deep, verify_generation,
+};
+pub use writer::{ArchiveWriter, Head, WriterState, promote_line, unnamed_generation};
 
 /// Bits of a message id that hold the part's number.
 const PART_BITS: u32 = 24;

@@ -13,7 +13,7 @@ use super::state::ConversationRow;
 use super::writer::insert;
 use crate::model::conversation::{ArchivedSource, Conversation};
 use crate::model::digest::{Digest, DigestSum};
-use crate::model::record::{Disposition, ParsedRecord};
+use crate::model::record::{Disposition, ParsedRecord, TakenBack};
 
 /// What a record is to the conversation it was put in.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,8 @@ pub(super) enum Place {
     New,
     /// A newer version of the record with this row id.
     Version(i64),
+    /// A record that was taken back, said again: it stands where it is said.
+    Restated,
     /// The same bytes again in the same source: told apart by their occurrence, shown once.
     Fold(i64),
     /// A copy of what another source, or an earlier epoch, brought.
@@ -100,7 +102,8 @@ impl SourceAppend<'_, '_> {
         let Some(native) = &record.native_id else {
             return Ok(None);
         };
-        let Some(newest) = self.find_native(at, native)?.filter(|id| *id != original) else {
+        let newest = self.find_native(at, native, record)?;
+        let Some(newest) = newest.filter(|id| *id != original) else {
             return Ok(None);
         };
         let other = self
@@ -149,6 +152,15 @@ impl SourceAppend<'_, '_> {
                 return Ok(Some((here, occurrence, Place::Copy { original, key })));
             }
             let identified = record.native_id.is_some() || record.time_ms.is_some();
+            let native = record.native_id.as_deref();
+            if occurrence > 1
+                && let Some(native) = native
+                && let Some(newest) = self.find_native(here, native, record)?
+                && self.is_superseded(newest)?
+            {
+                self.count(here, &record.hash)?;
+                return Ok(Some((here, occurrence, Place::Restated)));
+            }
             if occurrence > 1
                 && identified
                 && let Some((_, original)) = self.find_key(here, &record.hash, 1)?
@@ -157,12 +169,18 @@ impl SourceAppend<'_, '_> {
                 self.count(here, &record.hash)?;
                 return Ok(Some((here, occurrence, Place::Fold(original))));
             }
-            let Some(native) = &record.native_id else {
+            let Some(native) = native else {
                 return Ok(None);
             };
-            if let Some(older) = self.find_native(here, native)? {
+            if let Some(older) = self.find_native(here, native, record)? {
                 self.count(here, &record.hash)?;
-                return Ok(Some((here, occurrence, Place::Version(older))));
+                // Nothing newer has its id: what supersedes it takes it back.
+                let place = if self.is_superseded(older)? {
+                    Place::Restated
+                } else {
+                    Place::Version(older)
+                };
+                return Ok(Some((here, occurrence, place)));
             }
             match self.open[here].row.branch_of {
                 Some(parent) => here = self.open_row(parent)?,
@@ -192,8 +210,8 @@ impl SourceAppend<'_, '_> {
                 self.open[at].row.position_count += 1;
             }
             Place::New => self.open[at].row.guest_count += 1,
-            Place::Version(_) | Place::Copy { .. } if !main => {}
-            Place::Version(_) => {
+            Place::Version(_) | Place::Restated | Place::Copy { .. } if !main => {}
+            Place::Version(_) | Place::Restated => {
                 if !self.holds_native(at, record)? {
                     self.open[at].held += 1;
                     // A version shares the position of the record it replaces; where only files
@@ -240,11 +258,17 @@ impl SourceAppend<'_, '_> {
         let Some(native) = &record.native_id else {
             return Ok(false);
         };
-        self.conn
-            .prepare_cached(
-                "SELECT 1 FROM records WHERE conversation=?1 AND native_id=?2 AND source=?3 LIMIT 1",
-            )?
-            .exists((self.open[at].row.id, native, self.source.id))
+        let sql = format!(
+            "SELECT 1 FROM records r WHERE conversation=?1 AND native_id=?2 AND {} AND source=?4 \
+             LIMIT 1",
+            may_supersede(record)
+        );
+        self.conn.prepare_cached(&sql)?.exists((
+            self.open[at].row.id,
+            native,
+            &record.record_type,
+            self.source.id,
+        ))
     }
 
     /// Whether this source, in any epoch, already has a row with this key.
@@ -347,18 +371,74 @@ impl SourceAppend<'_, '_> {
             .optional()
     }
 
-    /// The newest record of the conversation with this native id.
-    fn find_native(&self, at: usize, native: &str) -> rusqlite::Result<Option<i64>> {
+    /// The newest record of the conversation with this native id of which `record` can be a
+    /// version.
+    fn find_native(
+        &self,
+        at: usize,
+        native: &str,
+        record: &ParsedRecord,
+    ) -> rusqlite::Result<Option<i64>> {
         let o = &self.open[at];
         if o.made && !o.natives.contains(&native_key(native)) {
             return Ok(None);
         }
+        let sql = format!(
+            "SELECT max(id) FROM records r WHERE conversation=?1 AND native_id=?2 AND {} \
+             AND duplicate_of IS NULL",
+            may_supersede(record)
+        );
         self.conn
-            .prepare_cached(
-                "SELECT max(id) FROM records WHERE conversation=?1 AND native_id=?2 \
-                 AND duplicate_of IS NULL",
-            )?
-            .query_row((o.row.id, native), |r| r.get(0))
+            .prepare_cached(&sql)?
+            .query_row((o.row.id, native, &record.record_type), |r| r.get(0))
+    }
+
+    fn is_superseded(&self, row: i64) -> rusqlite::Result<bool> {
+        self.conn
+            .prepare_cached("SELECT 1 FROM records WHERE supersedes=?1 LIMIT 1")?
+            .exists([row])
+    }
+
+    /// The records of the conversation before row `by` that stand and that `what` names, as far as
+    /// this source says them: it can't take back what it never said. A version stands where the
+    /// first one stood.
+    pub(super) fn standing_from(
+        &self,
+        at: usize,
+        by: i64,
+        what: &TakenBack,
+    ) -> rusqlite::Result<Vec<i64>> {
+        let conversation = self.open[at].row.id;
+        let first: Option<i64> = match what {
+            TakenBack::All => None,
+            TakenBack::From(native) => self
+                .conn
+                .prepare_cached(
+                    "WITH RECURSIVE older(id, before) AS (SELECT max(r.id), r.supersedes \
+                     FROM records r WHERE r.conversation=?1 AND r.native_id=?2 AND r.id<?3 \
+                     AND r.duplicate_of IS NULL \
+                     AND NOT EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id) \
+                     UNION ALL SELECT r.id, r.supersedes FROM older JOIN records r \
+                     ON r.id=older.before) SELECT min(id) FROM older",
+                )?
+                .query_row((conversation, native, by), |r| r.get(0))?,
+        };
+        let mut statement = self.conn.prepare_cached(
+            "WITH RECURSIVE version(id) AS (SELECT r.id FROM records r WHERE r.conversation=?1 \
+             AND r.id>=?2 AND r.id<?3 AND r.supersedes IS NULL AND r.duplicate_of IS NULL \
+             AND (r.native_id IS NOT NULL OR r.disposition='messages') \
+             UNION ALL SELECT n.id FROM version JOIN records n ON n.supersedes=version.id \
+             WHERE n.duplicate_of IS NULL) \
+             SELECT r.id FROM version JOIN records r ON r.id=version.id WHERE NOT EXISTS \
+             (SELECT 1 FROM records n WHERE n.supersedes=r.id) AND EXISTS \
+             (SELECT 1 FROM records d WHERE d.conversation=?1 AND d.hash=r.hash AND d.source=?4 \
+             AND d.epoch=?5) ORDER BY r.id",
+        )?;
+        let (source, epoch) = (self.source.id, to_i64(self.source.source.epoch));
+        let first = first.unwrap_or(0);
+        statement
+            .query_map((conversation, first, by, source, epoch), |r| r.get(0))?
+            .collect()
     }
 
     /// The conversation that this source's records of `session` go to: the deepest branch that it
@@ -401,7 +481,7 @@ impl SourceAppend<'_, '_> {
             .optional()
     }
 
-    fn open_row(&mut self, id: i64) -> rusqlite::Result<usize> {
+    pub(super) fn open_row(&mut self, id: i64) -> rusqlite::Result<usize> {
         if let Some(at) = self.by_row.get(&id) {
             return Ok(*at);
         }
@@ -479,7 +559,7 @@ impl SourceAppend<'_, '_> {
             .optional()
     }
 
-    fn make(
+    pub(super) fn make(
         &mut self,
         public: Conversation,
         branch_of: Option<i64>,
@@ -518,6 +598,19 @@ impl SourceAppend<'_, '_> {
         self.by_row.insert(open.row.id, at);
         self.open.push(open);
         at
+    }
+}
+
+/// Which records `r` a record with their id can be a version of, in SQL; its type is parameter 3.
+/// A message is replaced by a message, or by a record of its own type that holds none any more. A
+/// record that is not understood replaces no message, whatever id it carries.
+fn may_supersede(record: &ParsedRecord) -> &'static str {
+    match record.disposition {
+        Disposition::Messages(_) => "(r.disposition='messages' OR r.record_type=?3)",
+        Disposition::Unknown => "(r.disposition<>'messages' AND r.record_type=?3)",
+        Disposition::Known | Disposition::TakesBack(_) | Disposition::DuplicateOf { .. } => {
+            "r.record_type=?3"
+        }
     }
 }
 

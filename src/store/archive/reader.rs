@@ -20,7 +20,7 @@ use crate::model::digest::Digest;
 use crate::model::record::{Message, Recovery, Span};
 use crate::model::source::SourceKey;
 use crate::store::coverage::{CommitLine, Tail};
-use crate::store::generation::{self, Generation, GenerationId, Live};
+use crate::store::generation::{self, Generation, GenerationId, Live, Manifest};
 use crate::store::{layout, sqlite};
 
 /// How long a reader waits for a checkpoint to end.
@@ -32,7 +32,7 @@ pub struct ArchiveReader {
     // Closed before the lock goes.
     pub(super) conn: Connection,
     generation: Generation,
-    _lock: ArchiveShared,
+    _lock: Option<ArchiveShared>,
 }
 
 /// Totals over the whole archive, from the rows of sources and conversations.
@@ -108,7 +108,7 @@ impl ArchiveReader {
                     return Ok(Some(ArchiveReader {
                         conn,
                         generation,
-                        _lock: lock,
+                        _lock: Some(lock),
                     }));
                 }
                 None if first => first = false,
@@ -120,6 +120,34 @@ impl ArchiveReader {
                 }
             }
         }
+    }
+
+    /// Opens the database `db` (relative to the data directory) of a generation that is not the
+    /// live one: a copy, or a superseded one. No checkpoint ever changes it, so no lock is taken;
+    /// the caller sees to it that it is not removed meanwhile.
+    ///
+    /// # Errors
+    /// `archive-missing` when it is not there; `archive-corrupt` when it or its header is damaged;
+    /// `io`.
+    pub fn open_aside(root: &Root, db: &str, manifest: &Manifest) -> Result<Self> {
+        let path = root.full(db);
+        let conn = sqlite::open_read(&path)?.ok_or_else(|| {
+            Error::new(
+                ErrorKind::ArchiveMissing,
+                format!("{} is not there", path.display()),
+            )
+        })?;
+        check_header(&conn, manifest)?;
+        conn.execute_batch("BEGIN")
+            .map_err(|e| failed(&conn, "read", e))?;
+        Ok(ArchiveReader {
+            conn,
+            generation: Generation {
+                id: manifest.generation.clone(),
+                manifest: manifest.clone(),
+            },
+            _lock: None,
+        })
     }
 
     /// The generation that is read.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::readable::Columns;
 use super::rows::{
     blob, get_digest, get_opt_digest, get_sum, get_u64, int, opt_blob, opt_int, opt_text, text,
     to_i64,
@@ -124,6 +125,52 @@ impl SourceRow {
         })
     }
 
+    /// The same from the columns of a row that agrees with its hash; `None` when a value is of a
+    /// kind that no version writes.
+    pub fn from_columns(c: &Columns<'_>) -> Option<SourceRow> {
+        let share = |i: usize| -> Option<Share> {
+            Some(Share {
+                records: c.count(i)?,
+                bytes: c.count(i + 1)?,
+            })
+        };
+        let tail = match (c.opt_count(23)?, c.opt_count(24)?) {
+            (Some(offset), Some(len)) => Some(Span { offset, len }),
+            _ => None,
+        };
+        Some(SourceRow {
+            id: c.int(0)?,
+            source: ArchivedSource {
+                key: SourceKey(c.bytes(1)?.try_into().ok()?),
+                source_id: c.text(2)?.to_owned(),
+                provider: c.text(3)?.parse().ok()?,
+                path: PathBuf::from(OsString::from_vec(c.bytes(4)?.to_vec())),
+                main_session: c.opt_text(5)?.map(str::to_owned),
+                epoch: c.count(6)?,
+                parsed_seq: c.count(7)?,
+                captured_len: c.count(8)?,
+                captured_hash: c.digest(29)?,
+                accounting: Accounting {
+                    length: c.count(12)?,
+                    messages: share(13)?,
+                    known: share(15)?,
+                    unknown: share(17)?,
+                    duplicate: share(19)?,
+                    skipped_bytes: c.count(21)?,
+                    separator_bytes: c.count(22)?,
+                    tail,
+                    message_count: c.count(26)?,
+                    skip_count: c.count(27)?,
+                },
+            },
+            next_offset: c.count(9)?,
+            next_line: c.count(10)?,
+            state: c.bytes(11)?.to_vec(),
+            tail_line: c.opt_count(25)?,
+            skips_sum: DigestSum::from_digest(&c.digest(28)?),
+        })
+    }
+
     pub fn find(conn: &Connection, key: SourceKey) -> rusqlite::Result<Option<SourceRow>> {
         let sql = format!(
             "SELECT {} FROM sources WHERE source_key=?1",
@@ -211,6 +258,78 @@ impl ConversationRow {
                 coverage_sum: get_digest(row, 21)?,
             },
         })
+    }
+
+    /// The same from the columns of a row that agrees with its hash.
+    pub fn from_columns(c: &Columns<'_>) -> Option<ConversationRow> {
+        Some(ConversationRow {
+            id: c.int(0)?,
+            branch_of: c.opt_int(5)?,
+            branch_hash: c.opt_digest(7)?,
+            row_count: c.count(16)?,
+            position_count: c.count(17)?,
+            guest_count: c.count(18)?,
+            coverage_sum: DigestSum::from_digest(&c.digest(21)?),
+            rows_sum: DigestSum::from_digest(&c.digest(22)?),
+            public: Conversation {
+                id: c.text(1)?.to_owned(),
+                source_id: c.text(2)?.to_owned(),
+                provider: c.text(3)?.parse().ok()?,
+                native_id: c.text(4)?.to_owned(),
+                branch_of: None,
+                branch_at: c.opt_digest(6)?,
+                title: c.opt_text(8)?.map(str::to_owned),
+                workspace: c.opt_text(9)?.map(str::to_owned),
+                parent_session: c.opt_text(10)?.map(str::to_owned),
+                harness_version: c.opt_text(11)?.map(str::to_owned),
+                started_ms: c.opt_int(12)?,
+                ended_ms: c.opt_int(13)?,
+                revision: c.count(14)?,
+                record_count: c.count(15)?,
+                version_count: c.count(19)?,
+                message_count: c.count(20)?,
+                coverage_sum: c.digest(21)?,
+            },
+        })
+    }
+
+    /// A conversation of which nothing is known but its names.
+    pub fn bare(
+        id: i64,
+        public: String,
+        source_id: &str,
+        provider: Provider,
+        native: String,
+    ) -> ConversationRow {
+        ConversationRow {
+            id,
+            branch_of: None,
+            branch_hash: None,
+            row_count: 0,
+            position_count: 0,
+            guest_count: 0,
+            coverage_sum: DigestSum::ZERO,
+            rows_sum: DigestSum::ZERO,
+            public: Conversation {
+                id: public,
+                source_id: source_id.to_owned(),
+                provider,
+                native_id: native,
+                branch_of: None,
+                branch_at: None,
+                title: None,
+                workspace: None,
+                parent_session: None,
+                harness_version: None,
+                started_ms: None,
+                ended_ms: None,
+                revision: 0,
+                record_count: 0,
+                version_count: 0,
+                message_count: 0,
+                coverage_sum: Digest::default(),
+            },
+        }
     }
 
     pub fn by_public(conn: &Connection, id: &str) -> rusqlite::Result<Option<ConversationRow>> {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use super::append::{CaptureRef, Cursor, SourceAppend};
 use super::failed;
 use super::rows::{get_digest, get_u64, put, text};
-use super::schema::{self, APPLICATION_ID, META, SCHEMA_VERSION};
+use super::schema::{self, APPLICATION_ID, META};
 use super::state::SourceRow;
 use super::verify;
 use crate::disk::{ArchiveExclusive, Capture, Root, WriterLock};
@@ -73,7 +73,8 @@ pub(super) struct Shared<'l> {
     /// Nothing is written once the writer lock is gone.
     pub lock: PhantomData<Capture<'l>>,
     pub generation: Generation,
-    pub coverage: CoverageWriter,
+    /// `None` while staging: nothing promises what a candidate holds.
+    pub coverage: Option<CoverageWriter>,
     pub head: Head,
     pub next: NextIds,
     pub found: WriterState,
@@ -86,10 +87,28 @@ pub(super) struct Shared<'l> {
 impl Shared<'_> {
     /// Writes and syncs the coverage lines of commits that are durable.
     pub fn write_lines(&mut self) -> Result<()> {
-        for line in std::mem::take(&mut self.unacknowledged) {
-            self.coverage.append(&mut Line::Commit(line))?;
+        let lines = std::mem::take(&mut self.unacknowledged);
+        let Some(coverage) = &mut self.coverage else {
+            return Ok(());
+        };
+        for line in lines {
+            coverage.append(&mut Line::Commit(line))?;
         }
-        self.coverage.sync()
+        coverage.sync()
+    }
+
+    /// Takes note of a commit, and promises it when its batch is full.
+    pub fn committed(&mut self, line: &CommitLine, head: Head, next: NextIds) -> Result<()> {
+        self.next = next;
+        self.head = head;
+        if self.coverage.is_none() {
+            return Ok(());
+        }
+        self.unacknowledged.push(line.clone());
+        if self.unacknowledged.len() >= self.batch {
+            self.write_lines()?;
+        }
+        Ok(())
     }
 }
 
@@ -105,7 +124,7 @@ pub(super) struct NextIds {
 }
 
 impl NextIds {
-    fn read(conn: &Connection) -> Result<NextIds> {
+    pub(super) fn read(conn: &Connection) -> Result<NextIds> {
         let next = |table: &str| -> Result<i64> {
             conn.query_row(&format!("SELECT max(id) FROM {table}"), [], |r| {
                 r.get::<_, Option<i64>>(0)
@@ -147,8 +166,11 @@ impl<'l> ArchiveWriter<'l> {
         let path = cap.root().full(&layout::archive_db(generation.id.as_str()));
         let conn = sqlite::open_write(&path, false)?;
         check_header(&conn, &generation.manifest)?;
+        if generation.manifest.origin.is_some() {
+            check_origin(&conn, &generation.manifest)?;
+        }
         let head = read_head(&conn)?;
-        let (coverage, tail) = CoverageWriter::open(cap)?;
+        let (mut coverage, tail) = CoverageWriter::open(cap)?;
         let found = WriterState {
             torn_bytes: tail.as_ref().map_or(0, |t| t.torn_len),
             ..WriterState::default()
@@ -159,7 +181,7 @@ impl<'l> ArchiveWriter<'l> {
             shared: Shared {
                 lock: PhantomData,
                 generation,
-                coverage,
+                coverage: None,
                 head,
                 next,
                 found,
@@ -167,7 +189,8 @@ impl<'l> ArchiveWriter<'l> {
                 unacknowledged: Vec::new(),
             },
         };
-        writer.reconcile(tail)?;
+        writer.reconcile(&mut coverage, tail)?;
+        writer.shared.coverage = Some(coverage);
         Ok(writer)
     }
 
@@ -192,14 +215,7 @@ impl<'l> ArchiveWriter<'l> {
         let manifest = match read_meta(&conn) {
             Ok(Some(manifest)) => manifest,
             _ => {
-                let manifest = Manifest {
-                    format: generation::FORMAT,
-                    archive_id: uuid::Uuid::now_v7().to_string(),
-                    generation: id.clone(),
-                    schema_version: SCHEMA_VERSION,
-                    created_ms: now_ms,
-                    cass_version: env!("CARGO_PKG_VERSION").to_owned(),
-                };
+                let manifest = Manifest::made(&id, &uuid::Uuid::now_v7().to_string(), now_ms);
                 write_schema(&mut conn, &manifest)?;
                 manifest
             }
@@ -289,8 +305,10 @@ impl<'l> ArchiveWriter<'l> {
     /// # Errors
     /// `lost-commits` when the archive is not where this writer left it; `lock-busy`, `io`.
     pub fn begin<'w>(&'w mut self, capture: CaptureRef<'_>) -> Result<SourceAppend<'w, 'l>> {
-        let last = self.shared.unacknowledged.len() + 1 >= self.shared.batch;
-        sync_level(&self.conn, last).map_err(|e| failed(&self.conn, "write to", e))?;
+        if self.shared.coverage.is_some() {
+            let last = self.shared.unacknowledged.len() + 1 >= self.shared.batch;
+            sync_level(&self.conn, last).map_err(|e| failed(&self.conn, "write to", e))?;
+        }
         self.conn
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(|e| failed(&self.conn, "begin a commit in", e))?;
@@ -349,6 +367,10 @@ impl<'l> ArchiveWriter<'l> {
     /// # Errors
     /// `no-space` or `io`.
     pub fn checkpoint_if_free(&mut self, lock: &WriterLock) -> Result<bool> {
+        if self.shared.coverage.is_none() {
+            // A candidate has no WAL.
+            return Ok(true);
+        }
         self.acknowledge()?;
         let Some(exclusive) = ArchiveExclusive::try_acquire(lock)? else {
             return Ok(false);
@@ -367,7 +389,7 @@ impl<'l> ArchiveWriter<'l> {
     }
 
     /// Compares the coverage ledger's end with the archive and writes the lines that are missing.
-    fn reconcile(&mut self, tail: Option<Tail>) -> Result<()> {
+    fn reconcile(&mut self, coverage: &mut CoverageWriter, tail: Option<Tail>) -> Result<()> {
         let from = match &tail {
             None => {
                 // The promotion of a new generation, or a ledger that was lost.
@@ -378,13 +400,11 @@ impl<'l> ArchiveWriter<'l> {
                     "created"
                 };
                 let genesis = genesis(&self.conn)?;
-                self.promote(
-                    Head {
-                        commit: 0,
-                        head: genesis,
-                    },
-                    reason,
-                )?;
+                let head = Head {
+                    commit: 0,
+                    head: genesis,
+                };
+                coverage.append(&mut promotion(&self.shared.generation, head, reason, None))?;
                 1
             }
             Some(tail) => {
@@ -408,24 +428,46 @@ impl<'l> ArchiveWriter<'l> {
         };
         for number in from..=self.shared.head.commit {
             let line = commit_line(&self.conn, &self.shared.generation, number)?;
-            self.shared.coverage.append(&mut Line::Commit(line))?;
+            coverage.append(&mut Line::Commit(line))?;
             self.shared.found.backfilled += 1;
         }
-        self.shared.coverage.sync()
+        coverage.sync()
     }
+}
 
-    fn promote(&mut self, head: Head, reason: &str) -> Result<()> {
-        let manifest = &self.shared.generation.manifest;
-        self.shared.coverage.append(&mut Line::Promote(PromoteLine {
-            generation: manifest.generation.clone(),
-            archive: manifest.archive_id.clone(),
-            commit: head.commit,
-            head: head.head,
-            reason: reason.to_owned(),
-            receipt: None,
-            prev: String::new(),
-        }))
+fn promotion(generation: &Generation, head: Head, reason: &str, receipt: Option<String>) -> Line {
+    Line::Promote(PromoteLine {
+        generation: generation.id.clone(),
+        archive: generation.manifest.archive_id.clone(),
+        commit: head.commit,
+        head: head.head,
+        reason: reason.to_owned(),
+        receipt,
+        prev: String::new(),
+    })
+}
+
+/// Writes and syncs the coverage ledger's `promote` line of a generation that `CURRENT` names
+/// now. Nothing is written when the ledger ends in exactly this line, so it may be done again
+/// after a crash.
+///
+/// # Errors
+/// `archive-corrupt` when the ledger's last line is damaged; `no-space`, `io`.
+pub fn promote_line(
+    cap: Capture<'_>,
+    generation: &Generation,
+    head: Head,
+    reason: &str,
+    receipt: Option<String>,
+) -> Result<()> {
+    let mut line = promotion(generation, head, reason, receipt);
+    // Opening syncs what is there, and drops a torn line.
+    let (mut coverage, tail) = CoverageWriter::open(cap)?;
+    if tail.is_some_and(|t| t.line.says_the_same(&line)) {
+        return Ok(());
     }
+    coverage.append(&mut line)?;
+    coverage.sync()
 }
 
 /// Whether the next commit syncs the WAL.
@@ -554,7 +596,7 @@ pub(super) fn commit_line(
 }
 
 /// Schema, meta rows and header in one transaction: a database is empty or complete.
-fn write_schema(conn: &mut Connection, manifest: &Manifest) -> Result<()> {
+pub(super) fn write_schema(conn: &mut Connection, manifest: &Manifest) -> Result<()> {
     let path = conn
         .path()
         .map(std::path::PathBuf::from)
@@ -595,16 +637,14 @@ pub(super) fn read_meta(conn: &Connection) -> Result<Option<Manifest>> {
             conn.query_row("SELECT value FROM meta WHERE name=?1", [name], |r| r.get(0))
         };
         let generation = GenerationId::parse(&get("generation")?);
+        let created_ms = get("created_ms").ok().and_then(|t| t.parse().ok());
         Ok(generation.map(|generation| Manifest {
-            format: generation::FORMAT,
-            archive_id: get("archive_id").unwrap_or_default(),
-            generation,
-            schema_version: SCHEMA_VERSION,
-            created_ms: get("created_ms")
-                .ok()
-                .and_then(|t| t.parse().ok())
-                .unwrap_or(0),
             cass_version: get("cass_version").unwrap_or_default(),
+            ..Manifest::made(
+                &generation,
+                &get("archive_id").unwrap_or_default(),
+                created_ms.unwrap_or(0),
+            )
         }))
     };
     read().map_err(|e| failed(conn, "read", e))
@@ -660,6 +700,24 @@ pub(super) fn check_header(conn: &Connection, manifest: &Manifest) -> Result<()>
         ));
     }
     Ok(())
+}
+
+/// Compares the rows of `meta` with the manifest: a copy holds the database it says it does.
+pub(super) fn check_origin(conn: &Connection, manifest: &Manifest) -> Result<()> {
+    let named = read_meta(conn)?;
+    if named.as_ref().is_some_and(|m| {
+        m.archive_id == manifest.archive_id && m.generation == *manifest.named_by_meta()
+    }) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::ArchiveCorrupt,
+        format!(
+            "{} is not the database of generation {} that its manifest says it is",
+            conn.path().unwrap_or_default(),
+            manifest.named_by_meta(),
+        ),
+    ))
 }
 
 /// Inserts a row through a cached statement.

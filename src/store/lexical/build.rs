@@ -10,11 +10,11 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 
 use super::schema::{FORMAT, Meta, Served, first_from, fts_rows, kind_code, make, role_code};
-use super::state::{Looked, Stamp, State, Survey, current, folders, look, verify};
+use super::state::{Looked, Stamp, State, Survey, current, folders, look_until, verify};
 use super::tokens::{self, Columns, Form, MAX_TEXT};
 use crate::disk::{ArchiveExclusive, Capture, Root};
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::interrupt::Interrupt;
+use crate::model::interrupt::{Interrupt, Until};
 use crate::model::progress::Progress;
 use crate::store::archive::{ArchiveReader, TextRow};
 use crate::store::{layout, sqlite};
@@ -77,18 +77,19 @@ pub fn refresh(
     interrupt: &Interrupt,
 ) -> Result<Option<Refreshed>> {
     let root = cap.root();
+    let until = Until::new(interrupt, None);
     let Some(Looked {
         survey: found,
         index,
         archive,
-    }) = look(root)?
+    }) = asked(interrupt, look_until(root, &until))?
     else {
         return Ok(None);
     };
     // Never a reader of it in a process that writes to it.
     drop(index);
     let messages = archive.counts()?.messages;
-    let cause = match judged(root, &found, deep)? {
+    let cause = match asked(interrupt, judged(root, &found, deep, &until))? {
         None => {
             let done = update(cap, archive, &found, messages, progress, interrupt);
             match done {
@@ -111,6 +112,12 @@ fn gone() -> Error {
     Error::new(ErrorKind::ArchiveMissing, "the archive vanished")
 }
 
+/// What was looked at, unless a signal ended the look.
+fn asked<T>(interrupt: &Interrupt, looked: Result<T>) -> Result<T> {
+    interrupt.check()?;
+    looked
+}
+
 fn is_damage(e: &Error) -> bool {
     matches!(
         e.kind(),
@@ -119,7 +126,7 @@ fn is_damage(e: &Error) -> bool {
 }
 
 /// Why the index has to be made anew; `None` when it has not.
-fn judged(root: &Root, found: &Survey, deep: bool) -> Result<Option<Cause>> {
+fn judged(root: &Root, found: &Survey, deep: bool, until: &Until) -> Result<Option<Cause>> {
     Ok(match found.state {
         State::Missing => Some(Cause::Missing),
         State::Building { .. } => Some(Cause::Unfinished),
@@ -128,7 +135,7 @@ fn judged(root: &Root, found: &Survey, deep: bool) -> Result<Option<Cause>> {
         State::Corrupt { .. } => Some(Cause::Corrupt),
         // Someone else wrote to it, or it was copied: what a few rows tell is not enough.
         State::Ready | State::Stale { .. } if deep || !found.as_left => {
-            verify(root)?.map(|_| Cause::Corrupt)
+            verify(root, until)?.map(|_| Cause::Corrupt)
         }
         State::Ready | State::Stale { .. } => None,
     })

@@ -18,5 +18,5 @@ pub use query::Query;
 pub use schema::Served;
 pub use search::{Filter, LexicalReader, Page, RANKED, Ranking, Rule, Scored};
 pub use snippet::{Snippet, snippet};
-pub use state::{Looked, State, Survey, look, verify};
+pub use state::{Looked, State, Survey, look, look_until, verify};
 pub use tokens::{Form, MAX_TEXT};

@@ -17,6 +17,7 @@ use super::state::current;
 use crate::disk::{ArchiveShared, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::Interrupt;
+use crate::model::interrupt::Until;
 use crate::model::provider::Provider;
 use crate::model::record::Role;
 use crate::store::{layout, sqlite};
@@ -150,6 +151,11 @@ impl LexicalReader {
             path,
             _lock: lock,
         }))
+    }
+
+    /// Long reading ends soon after `until` is reached.
+    pub(super) fn stop_at(&mut self, until: &Until) -> Result<()> {
+        sqlite::stop_at(&mut self.conn, until)
     }
 
     pub(super) fn connection(&self) -> &Connection {

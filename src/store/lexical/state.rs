@@ -7,6 +7,7 @@ use super::schema::{Meta, Served, fts_rows};
 use super::search::LexicalReader;
 use crate::disk::{ArchiveShared, EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::interrupt::Until;
 use crate::store::archive::ArchiveReader;
 use crate::store::{layout, sqlite};
 
@@ -174,15 +175,26 @@ pub struct Looked {
     pub archive: ArchiveReader,
 }
 
-/// Looks at the index: a few rows, whatever its size. `None` without an archive. The index is
-/// opened first: what a writer adds meanwhile is then in the archive that is seen, and the index
-/// is behind it at most.
+/// Looks at the index: a few rows, whatever its size; all of a small one that is not as it was left.
+/// `None` without an archive. The index is opened first: what a writer adds meanwhile is then in the
+/// archive that is seen, and the index is behind it at most.
 ///
 /// # Errors
 /// `io`, `permission-denied`, `lock-busy`, or what the archive says. Damage of the index is a
 /// [`State`].
 pub fn look(root: &Root) -> Result<Option<Looked>> {
-    let opened = LexicalReader::open(root);
+    look_until(root, &Until::default())
+}
+
+/// As [`look`]; once `until` is reached, the answer says nothing.
+///
+/// # Errors
+/// As [`look`].
+pub fn look_until(root: &Root, until: &Until) -> Result<Option<Looked>> {
+    let mut opened = LexicalReader::open(root);
+    if let Ok(Some(index)) = &mut opened {
+        index.stop_at(until)?;
+    }
     let Some(archive) = ArchiveReader::open(root)? else {
         return Ok(None);
     };
@@ -358,20 +370,22 @@ fn whole(conn: &Connection, meta: &Meta) -> rusqlite::Result<Option<String>> {
     Ok(None)
 }
 
-/// Reads the whole index that `CURRENT` names. `None` when nothing is wrong or there is none.
+/// Reads the whole index that `CURRENT` names. `None` when nothing is wrong or there is none. Once
+/// `until` is reached, the answer says nothing.
 ///
 /// # Errors
 /// `io`, `permission-denied`, `lock-busy`.
-pub fn verify(root: &Root) -> Result<Option<String>> {
+pub fn verify(root: &Root, until: &Until) -> Result<Option<String>> {
     let _lock = ArchiveShared::acquire(root, std::time::Duration::from_secs(5))?;
     let Some(id) = current(root)? else {
         return Ok(None);
     };
     let path = root.full(&layout::lexical_db(&id));
     let read = || -> Result<Option<String>> {
-        let Some(conn) = sqlite::open_read(&path)? else {
+        let Some(mut conn) = sqlite::open_read(&path)? else {
             return Ok(None);
         };
+        sqlite::stop_at(&mut conn, until)?;
         let checked = Meta::read(&conn).and_then(|meta| match meta {
             Some(meta) => whole(&conn, &meta),
             None => Ok(Some("it does not say what it serves".to_owned())),

@@ -13,7 +13,7 @@ use super::survey::{self, Format, PackScan};
 use super::types::{CaptureLine, Head, MirrorProblem, ProblemKind, SourceIdent, VerifySummary};
 use super::verify;
 use crate::disk::{ArchiveShared, Root};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::source::SourceKey;
 use crate::store::layout;
@@ -59,7 +59,14 @@ impl<'r> MirrorReader<'r> {
         let lock = ArchiveShared::acquire(root, PATIENCE)?;
         // Before the packs: what a running writer adds in between makes them longer than the index
         // says, never shorter.
-        let index = Index::open_read(&root.full(layout::MIRROR_INDEX_DB));
+        let blocked = survey::in_the_way(root)?;
+        let index = match blocked.first() {
+            None => Index::open_read(&root.full(layout::MIRROR_INDEX_DB)),
+            Some(rel) => Err(Error::new(
+                ErrorKind::UnsafeTarget,
+                format!("{rel} is something else than the derived index"),
+            )),
+        };
         let lens = survey::packs(root, &mut |_| {})?;
         if format == Format::Absent
             && lens.is_empty()
@@ -153,6 +160,15 @@ impl<'r> MirrorReader<'r> {
     #[must_use]
     pub fn index_problem(&self) -> Option<String> {
         self.index_fault().map(|(_, why)| why)
+    }
+
+    /// Why the derived index says something that packs and ledgers don't; `None` when it is sound,
+    /// missing or merely behind, which the next writer mends by itself.
+    #[must_use]
+    pub fn index_damage(&self) -> Option<String> {
+        self.index_fault()
+            .filter(|(kind, _)| *kind == WRONG)
+            .map(|(_, why)| why)
     }
 
     pub(super) fn index_fault(&self) -> Option<(ProblemKind, String)> {

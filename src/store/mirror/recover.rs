@@ -18,6 +18,15 @@ use crate::store::layout;
 pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem>)> {
     let mut problems = Vec::new();
     let format = survey::format(cap.root())?;
+    for rel in survey::in_the_way(cap.root())? {
+        let aside = cap.set_aside(&rel)?;
+        problems.push(problem(
+            ProblemKind::Stray,
+            &*rel,
+            None,
+            format!("something else had the place of the derived index; it is now {aside}"),
+        ));
+    }
     for dir in [layout::PACKS, layout::LEDGERS, layout::MIRROR_INDEX] {
         cap.create_dir(dir)?;
     }

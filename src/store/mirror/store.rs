@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::index::{Index, PackRow};
 use super::pack::{self, Loc, PACK_HEADER, PACK_TARGET, Packs};
 use super::record::{self, COMMIT, Kind, Sealed};
+use super::survey::INDEX_SUFFIXES;
 use crate::disk::{AppendFile, Capture};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
@@ -297,7 +298,7 @@ impl<'l> Store<'l> {
 
 /// Removes the derived index with its sidecars.
 pub(super) fn remove_index(cap: &Capture<'_>) -> Result<()> {
-    for suffix in ["-wal", "-shm", ""] {
+    for suffix in INDEX_SUFFIXES.iter().rev() {
         cap.remove_derived(&format!("{}{suffix}", layout::MIRROR_INDEX_DB))?;
     }
     Ok(())

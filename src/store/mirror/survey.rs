@@ -140,6 +140,50 @@ pub(super) fn ledgers(root: &Root, stray: &mut dyn FnMut(String)) -> Result<Vec<
     Ok(out)
 }
 
+/// What SQLite may add to the name of the derived index.
+pub(super) const INDEX_SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+
+/// What has the place of the derived index, of its folder or of a file beside it and is no such
+/// thing: it can't be opened, and nothing of ours is in it.
+pub(super) fn in_the_way(root: &Root) -> Result<Vec<String>> {
+    match root.kind(layout::MIRROR_INDEX)? {
+        Some(EntryKind::Dir) => {}
+        None => return Ok(Vec::new()),
+        Some(_) => return Ok(vec![layout::MIRROR_INDEX.to_owned()]),
+    }
+    let mut found = Vec::new();
+    for suffix in INDEX_SUFFIXES {
+        let rel = format!("{}{suffix}", layout::MIRROR_INDEX_DB);
+        if !matches!(root.kind(&rel)?, None | Some(EntryKind::File)) {
+            found.push(rel);
+        }
+    }
+    Ok(found)
+}
+
+/// Tells of everything in the mirror's folder and in that of the index that is none of its parts.
+/// What has the place of one is told by who needs it.
+pub(super) fn beside(root: &Root, stray: &mut dyn FnMut(String)) -> Result<()> {
+    const PARTS: [&str; 5] = ["FORMAT", ".FORMAT.tmp", "packs", "sources", "index"];
+    for entry in root.list(layout::MIRROR)?.unwrap_or_default() {
+        if !PARTS.contains(&entry.name.as_str()) {
+            stray(format!("{}/{}", layout::MIRROR, entry.name));
+        }
+    }
+    if root.kind(layout::MIRROR_INDEX)? != Some(EntryKind::Dir) {
+        return Ok(());
+    }
+    for entry in root.list(layout::MIRROR_INDEX)?.unwrap_or_default() {
+        let ours = INDEX_SUFFIXES
+            .iter()
+            .any(|s| entry.name.strip_suffix(s) == Some("mirror.db"));
+        if !ours {
+            stray(format!("{}/{}", layout::MIRROR_INDEX, entry.name));
+        }
+    }
+    Ok(())
+}
+
 /// What a walk over a pack found.
 #[derive(Debug, Default)]
 pub(super) struct PackScan {

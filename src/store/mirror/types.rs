@@ -65,7 +65,7 @@ pub struct Head {
     pub gate: StatGate,
     /// When it was captured, milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Whether the source changed while it was read.
+    /// Whether the source changed while it was read, or a file beside it could not be read.
     pub moving: bool,
 }
 
@@ -111,7 +111,7 @@ pub struct CaptureLine {
     pub mtime_ns: i64,
     /// When it was captured, milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Whether the source changed while it was read.
+    /// Whether the source changed while it was read, or a file beside it could not be read.
     pub moving: bool,
     /// The other files of the capture, in the order they were added.
     pub group: Vec<GroupMember>,
@@ -124,7 +124,7 @@ pub struct CaptureMeta {
     pub gate: StatGate,
     /// Now, milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Whether the source changed while it was read.
+    /// Whether the source changed while it was read, or a file beside it could not be read.
     pub moving: bool,
     /// The other files of the capture; see [`super::MirrorWriter::store_member`].
     pub group: Vec<GroupMember>,

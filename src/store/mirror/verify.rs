@@ -75,6 +75,7 @@ impl Run<'_, '_> {
         let mut strays = Vec::new();
         survey::packs(root, &mut |s| strays.push(s))?;
         let keys = survey::ledgers(root, &mut |s| strays.push(s))?;
+        survey::beside(root, &mut |s| strays.push(s))?;
         for file in strays {
             self.report(problem(
                 ProblemKind::Stray,

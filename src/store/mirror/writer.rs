@@ -111,6 +111,15 @@ impl<'l> MirrorWriter<'l> {
         })
     }
 
+    /// Makes the derived index again from packs and ledgers.
+    ///
+    /// # Errors
+    /// As [`MirrorWriter::open`].
+    pub fn renew_index(cap: Capture<'l>, now_ms: i64) -> Result<()> {
+        super::store::remove_index(&cap)?;
+        Self::open(cap, now_ms)?.finish()
+    }
+
     /// What opening found damaged, torn tails included.
     #[must_use]
     pub fn problems(&self) -> &[MirrorProblem] {

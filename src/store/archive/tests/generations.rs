@@ -187,7 +187,7 @@ fn a_newer_schema_is_refused_and_not_touched() {
     let text = std::fs::read_to_string(&path).unwrap();
     for (old, new) in [
         ("\"schema_version\": 1", "\"schema_version\": 2"),
-        ("\"format\": 1", "\"format\": 2"),
+        ("\"format\": 1", "\"format\": 3"),
     ] {
         let newer = text
             .replace(old, new)
@@ -201,4 +201,68 @@ fn a_newer_schema_is_refused_and_not_touched() {
         );
         assert!(std::fs::read(lab.db()).unwrap() == before);
     }
+}
+
+#[test]
+fn a_candidate_is_refused_where_something_lies_and_knows_its_origin() {
+    let lab = Lab::new();
+    lab.index("a", &[msg("s", "1", "x")]).unwrap();
+    lab.checkpoint();
+    let first = lab.reader().generation().clone();
+    let id = GenerationId::numbered(2);
+    let lock = WriterLock::acquire(lab.root(), "test", 0).unwrap();
+    let cap = Capture::new(&lock);
+    let stage = || ArchiveWriter::stage(cap, &id, &first.manifest.archive_id, 9);
+    drop(stage().unwrap());
+    assert_eq!(stage().unwrap_err().kind(), ErrorKind::TargetExists);
+    // An empty one is no copy of the first, and a copy is none of another archive.
+    let copied = |of: &generation::Manifest| generation::Generation {
+        id: id.clone(),
+        manifest: generation::Manifest::copied(&id, of, 9),
+    };
+    let open = |g: &generation::Generation| {
+        ArchiveWriter::open_staged(cap, g)
+            .map(drop)
+            .map_err(|e| e.kind())
+    };
+    let of_first = copied(&first.manifest);
+    assert_eq!(
+        (of_first.manifest.format, of_first.manifest.created_ms),
+        (2, 9)
+    );
+    assert_eq!(open(&of_first), Err(ErrorKind::ArchiveCorrupt));
+    let to = lab.path().join("generations/g00000002/agent_search.db");
+    std::fs::copy(lab.db(), &to).unwrap();
+    assert_eq!(open(&of_first), Ok(()));
+    let mut other = first.manifest.clone();
+    other.archive_id = "other".into();
+    assert_eq!(open(&copied(&other)), Err(ErrorKind::ArchiveCorrupt));
+    let verified = |g: &generation::Generation| {
+        let mut kinds = Vec::new();
+        verify_generation(cap.root(), g, &|| false, &mut |f| kinds.push(f.kind)).unwrap();
+        kinds
+    };
+    assert_eq!(verified(&copied(&other)), [FindingKind::Header]);
+    let unnamed = generation::Generation {
+        id: id.clone(),
+        manifest: generation::Manifest::made(&id, &first.manifest.archive_id, 9),
+    };
+    assert_eq!(verified(&unnamed), [FindingKind::Header]);
+    // A commit to the copy goes on behind the last one, and is promised only once it is live.
+    let before = std::fs::read(lab.path().join("coverage.jsonl")).unwrap();
+    let mut writer = ArchiveWriter::open_staged(cap, &of_first).unwrap();
+    let line = feed(&mut writer, "b", &[msg("t", "1", "y")], false)
+        .unwrap()
+        .unwrap();
+    assert_eq!((line.commit, line.generation.clone()), (2, id.clone()));
+    let (made, head) = writer.finish_staged(cap, None).unwrap();
+    assert_eq!(made, of_first);
+    assert_eq!(verified(&made), []);
+    assert!(std::fs::read(lab.path().join("coverage.jsonl")).unwrap() == before);
+    generation::set_current(cap, &id).unwrap();
+    promote_line(cap, &made, head, "copied", None).unwrap();
+    drop(lock);
+    assert_eq!(lab.writing(|w| (w.head(), w.found().backfilled)), (head, 0));
+    assert_eq!(lab.texts(&lab.list()[1].id), ["y"]);
+    lab.assert_sound();
 }

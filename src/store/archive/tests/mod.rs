@@ -7,6 +7,7 @@ mod flips;
 mod generations;
 mod identity;
 mod reading;
+mod rescue;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,159 @@
+//! What there is to build from: which promised captures the mirror can give, and which archives hold
+//! verified rows for the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::disk::Root;
+use crate::error::Result;
+use crate::model::plan::{CaptureName, Count, Missing, MissingReason};
+use crate::model::source::SourceKey;
+use crate::model::watch::Watch;
+use crate::store::coverage::{self, Line};
+use crate::store::mirror::MirrorReader;
+use crate::store::promises::Promises;
+
+/// What the mirror can give of what was promised.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Promised captures that can't be read, sorted.
+    pub unreadable: BTreeMap<(SourceKey, u64), MissingReason>,
+    /// Promised captures.
+    pub promised: u64,
+    /// Bytes that the mirror holds.
+    pub mirror_bytes: u64,
+    /// Whether there is a mirror.
+    pub mirror: bool,
+    /// Whether the mirror's derived index has to be made again.
+    pub index_damaged: bool,
+    /// Conversations that an unreadable capture was part of, with the records promised of each.
+    pub touched: BTreeMap<String, (u64, MissingReason)>,
+}
+
+impl Evidence {
+    /// Reads and verifies everything that was promised.
+    ///
+    /// # Errors
+    /// `lock-busy`, `interrupted`, `io`.
+    pub fn gather(root: &Root, promises: Option<&Promises>, watch: Watch<'_>) -> Result<Evidence> {
+        let mut out = Evidence {
+            promised: promises.map_or(0, |p| p.captures.values().map(|c| c.count()).sum()),
+            ..Evidence::default()
+        };
+        let mut bad: BTreeMap<(SourceKey, u64), MissingReason> = BTreeMap::new();
+        let mut known: BTreeMap<SourceKey, BTreeSet<u64>> = BTreeMap::new();
+        if let Some(mirror) = MirrorReader::open(root)? {
+            out.mirror = true;
+            out.mirror_bytes = mirror.stored_bytes();
+            watch.progress.phase("verify mirror", None);
+            mirror.verify(
+                true,
+                &mut || watch.interrupt.pending().is_some(),
+                &mut |problem| {
+                    out.index_damaged |= problem.kind == crate::store::mirror::ProblemKind::Index;
+                    if !problem.kind.loses_capture() {
+                        return;
+                    }
+                    // A damaged pack or object shows in the captures that need it, a damaged ledger
+                    // line in its number being gone.
+                    if let Some(capture) = problem.capture.filter(|(_, seq)| *seq > 0) {
+                        bad.insert(capture, MissingReason::CaptureUnreadable);
+                    }
+                },
+            )?;
+            watch.interrupt.check()?;
+            for key in promises.iter().flat_map(|p| p.captures.keys()) {
+                let seqs = known.entry(*key).or_default();
+                mirror.captures(*key, &mut |line| {
+                    seqs.insert(line.seq);
+                    Ok(())
+                })?;
+            }
+        }
+        for (key, captured) in promises.iter().flat_map(|p| p.captures.iter()) {
+            for seq in captured.seqs.iter().flat_map(|(from, to)| *from..=*to) {
+                let is_known = known.get(key).is_some_and(|s| s.contains(&seq));
+                if !is_known {
+                    bad.insert((*key, seq), MissingReason::CaptureMissing);
+                }
+            }
+        }
+        out.unreadable = bad
+            .into_iter()
+            .filter(|((key, seq), _)| {
+                promises.is_some_and(|p| p.captures.get(key).is_some_and(|c| c.contains(*seq)))
+            })
+            .collect();
+        if let Some(promises) = promises.filter(|_| !out.unreadable.is_empty()) {
+            out.touched = touched(root, promises, &out.unreadable)?;
+        }
+        Ok(out)
+    }
+
+    /// Whether the mirror's derived index says what packs and ledgers don't.
+    ///
+    /// # Errors
+    /// `lock-busy`, `io`.
+    pub fn index_is_damaged(root: &Root) -> Result<bool> {
+        Ok(match MirrorReader::open(root)? {
+            Some(mirror) => mirror.index_damage().is_some(),
+            None => false,
+        })
+    }
+
+    /// The promised captures that can't be read, as a plan names them.
+    #[must_use]
+    pub fn names(&self) -> Vec<CaptureName> {
+        self.unreadable
+            .keys()
+            .map(|(key, seq)| CaptureName {
+                source: key.to_string(),
+                seq: Count(*seq),
+            })
+            .collect()
+    }
+
+    /// What may be missing when `held` gives, for a conversation, how many of its records verified
+    /// rows hold.
+    #[must_use]
+    pub fn missing(&self, held: &BTreeMap<String, u64>) -> Vec<Missing> {
+        self.touched
+            .iter()
+            .filter_map(|(conversation, (promised, reason))| {
+                let have = held.get(conversation).copied().unwrap_or(0);
+                let records = promised.saturating_sub(have);
+                (records > 0).then(|| Missing {
+                    conversation: conversation.clone(),
+                    records: Count(records),
+                    reason: *reason,
+                })
+            })
+            .collect()
+    }
+}
+
+/// The conversations that commits of unreadable captures touched.
+fn touched(
+    root: &Root,
+    promises: &Promises,
+    unreadable: &BTreeMap<(SourceKey, u64), MissingReason>,
+) -> Result<BTreeMap<String, (u64, MissingReason)>> {
+    let mut found = BTreeMap::new();
+    coverage::for_each(
+        root,
+        &mut |_, line| {
+            let Line::Commit(commit) = line else {
+                return Ok(());
+            };
+            let Some(reason) = commit.captures.iter().find_map(|c| unreadable.get(c)) else {
+                return Ok(());
+            };
+            for (id, ..) in commit.conversations {
+                let promised = promises.conversations.get(&id).map_or(0, |p| p.count);
+                found.insert(id, (promised, *reason));
+            }
+            Ok(())
+        },
+        &mut |_| Ok(()),
+    )?;
+    Ok(found)
+}

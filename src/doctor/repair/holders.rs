@@ -1,0 +1,165 @@
+//! The archives whose verified rows can fill what the mirror can't give.
+
+use std::collections::BTreeMap;
+
+use super::survey::Survey;
+use crate::disk::{ArchiveShared, Root};
+use crate::error::Result;
+use crate::model::plan::{AuthorityClass, FileState, RowAuthority};
+use crate::model::watch::Watch;
+use crate::store::archive::Rescued;
+use crate::store::file_state::file_state;
+use crate::store::generation::GenerationId;
+use crate::store::named::NamedArchive;
+use crate::store::{backup, layout, seal};
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// An archive with rows that verify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::doctor) struct Holder {
+    /// What kind of holder it is.
+    pub class: AuthorityClass,
+    /// Generation id, backup id, or `named`.
+    pub name: String,
+    /// Its files, by content.
+    pub files: Vec<FileState>,
+    /// Records whose row verifies.
+    pub rows: u64,
+    /// Verified records by conversation.
+    pub coverage: BTreeMap<String, u64>,
+    /// Whether nothing of it is damaged.
+    pub is_whole: bool,
+}
+
+impl Holder {
+    /// Reads what can be read of the database `rel` below `root`.
+    ///
+    /// # Errors
+    /// `lock-busy`, `interrupted`, `io`. Damage takes rows, and is no error.
+    pub fn read(
+        class: AuthorityClass,
+        name: &str,
+        root: &Root,
+        rel: &str,
+        watch: Watch<'_>,
+    ) -> Result<Option<Holder>> {
+        let mut files = Vec::new();
+        for rel in [rel.to_owned(), format!("{rel}-wal")] {
+            let state = file_state(root, &rel, watch.interrupt)?;
+            files.extend(state.filter(|f| f.len.0 > 0).map(|mut f| {
+                // By its bare name: where it lies says nothing about it.
+                f.name = f.name.rsplit('/').next().unwrap_or_default().to_owned();
+                f
+            }));
+        }
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let lock = ArchiveShared::acquire(root, PATIENCE)?;
+        let mut holder = Holder {
+            class,
+            name: name.to_owned(),
+            files,
+            rows: 0,
+            coverage: BTreeMap::new(),
+            is_whole: false,
+        };
+        let Some(rescued) = Rescued::open(root, rel, &lock)? else {
+            return Ok(Some(holder));
+        };
+        let mut seen = 0u64;
+        rescued.coverage(&mut |key| {
+            seen += 1;
+            if seen.is_multiple_of(4096) {
+                watch.interrupt.check()?;
+            }
+            if let Some(conversation) = key.conversation {
+                *holder.coverage.entry(conversation.to_owned()).or_insert(0) += 1;
+            }
+            Ok(())
+        })?;
+        holder.rows = seen;
+        holder.is_whole = rescued.tally(watch.interrupt)?.is_sound();
+        Ok(Some(holder))
+    }
+
+    /// As a plan covers it.
+    #[must_use]
+    pub fn authority(&self) -> RowAuthority {
+        RowAuthority {
+            class: self.class,
+            name: self.name.clone(),
+            files: self.files.clone(),
+        }
+    }
+}
+
+/// The live archive, sealed generations and backups (the newest first), and the one that was named.
+///
+/// # Errors
+/// As [`Holder::read`]; what is wrong with the named one.
+pub(super) fn holders(
+    root: &Root,
+    survey: &Survey,
+    from: Option<&NamedArchive>,
+    watch: Watch<'_>,
+) -> Result<Vec<Holder>> {
+    let mut all = Vec::new();
+    watch.progress.phase("read rows", None);
+    let live: Option<GenerationId> = survey.at_hand.as_ref().map(|g| g.id.clone());
+    for id in live.into_iter().chain(unnamed(root, survey)?) {
+        let rel = layout::archive_db(id.as_str());
+        all.extend(Holder::read(
+            AuthorityClass::Archive,
+            id.as_str(),
+            root,
+            &rel,
+            watch,
+        )?);
+    }
+    let mut kept: Vec<(String, String)> = backup::list(root)?
+        .into_iter()
+        .map(|(id, _)| (id.to_string(), backup::database_of(&id)))
+        .collect();
+    kept.extend(
+        seal::list(root)?
+            .into_iter()
+            .map(|(id, _)| (id.to_string(), layout::archive_db(id.as_str()))),
+    );
+    kept.reverse();
+    for (name, rel) in kept {
+        all.extend(Holder::read(
+            AuthorityClass::Backup,
+            &name,
+            root,
+            &rel,
+            watch,
+        )?);
+    }
+    if let Some(from) = from {
+        let (other, rel) = from.locate()?;
+        all.extend(Holder::read(
+            AuthorityClass::Named,
+            "named",
+            &other,
+            &rel,
+            watch,
+        )?);
+    }
+    Ok(all)
+}
+
+/// Where nothing names an archive, whatever generation is there holds rows all the same.
+fn unnamed(root: &Root, survey: &Survey) -> Result<Vec<GenerationId>> {
+    if survey.at_hand.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for id in crate::store::generation::folders(root)? {
+        if !seal::is_sealed(root, &id)? {
+            found.push(id);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,94 @@
+//! The ladder: the cheapest rung that is sufficient, and for each other one why it is not taken.
+
+use crate::model::plan::{Recipe, Rung};
+
+/// What is done about the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// Nothing: it is sound.
+    None,
+    /// Rung 0.
+    RePoint,
+    /// Rungs 1, 4 or 5.
+    Candidate(Recipe),
+    /// There is nothing to build from.
+    Nothing,
+}
+
+impl Remedy {
+    fn rung(&self) -> Option<u32> {
+        match self {
+            Remedy::None | Remedy::Nothing => None,
+            Remedy::RePoint => Some(0),
+            Remedy::Candidate(Recipe::Recover { .. }) => Some(1),
+            Remedy::Candidate(Recipe::Rebuild { .. }) => Some(4),
+            Remedy::Candidate(Recipe::Restore { .. }) => Some(5),
+        }
+    }
+}
+
+/// What is known about each rung.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Why rung 0 is not enough.
+    pub re_point: String,
+    /// Why rung 1 is not enough.
+    pub recover: String,
+    /// Whether derived data is made anew, and what of it.
+    pub derived: Vec<String>,
+    /// What the mirror lacks.
+    pub mirror: String,
+    /// What backups there are.
+    pub backups: String,
+}
+
+/// Every rung, with its reason.
+pub(super) fn rungs(remedy: &Remedy, known: Known) -> Vec<Rung> {
+    let taken = remedy.rung();
+    let rung = |rung: u32, why: &str, not: String| Rung {
+        rung,
+        taken: taken == Some(rung),
+        reason: if taken == Some(rung) {
+            why.to_owned()
+        } else if taken.is_some_and(|t| t < rung) {
+            "a cheaper rung is sufficient".to_owned()
+        } else if *remedy == Remedy::None {
+            "the archive is sound".to_owned()
+        } else {
+            not
+        },
+    };
+    let derived = Rung {
+        rung: 2,
+        taken: !known.derived.is_empty(),
+        reason: if known.derived.is_empty() {
+            "derived data is as it should be, or is made again by the next index".to_owned()
+        } else {
+            known.derived.join("; ")
+        },
+    };
+    vec![
+        rung(
+            0,
+            "the generation of the ledger's last line is there and verifies",
+            known.re_point,
+        ),
+        rung(
+            1,
+            "every row verifies; the commits that the WAL lost are read again from the mirror",
+            known.recover,
+        ),
+        derived,
+        rung(
+            3,
+            "rows are salvaged page by page",
+            "not needed: what SQLite can still read of the archive is used by rung 4".to_owned(),
+        ),
+        rung(
+            4,
+            "the archive is made again from the mirror and, for what it lacks, verified rows",
+            known.mirror,
+        ),
+        rung(5, "a backup is all that can be read", known.backups),
+    ]
+}

@@ -1,0 +1,16 @@
+//! `doctor repair`: from what is found to the cheapest plan that is sufficient. Looks, never writes.
+
+mod evidence;
+mod fix;
+mod holders;
+mod ladder;
+mod leftovers;
+mod planner;
+mod survey;
+
+pub use fix::FixPlanner;
+pub use planner::RepairPlanner;
+
+pub(super) use evidence::Evidence;
+pub(super) use holders::Holder;
+pub(super) use survey::{Survey, archive_state, promise_state};

@@ -1,0 +1,451 @@
+//! The plan of `doctor repair`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::evidence::Evidence;
+use super::holders::{Holder, holders};
+use super::ladder::{Known, Remedy, rungs};
+use super::leftovers;
+use super::survey::{Soundness, Survey, archive_state, promise_state};
+use crate::disk::Root;
+use crate::error::Result;
+use crate::model::interrupt::{Interrupt, Until};
+use crate::model::plan::{
+    Action, ArchiveState, AuthorityClass, Body, DerivedAsset, Draft, Gate, GateResult, GateVerdict,
+    Listed, Missing, Notes, PlanKind, Recipe, RowAuthority,
+};
+use crate::plan::{Ground, Planner};
+use crate::store::derived::{Derived, Lexical};
+use crate::store::file_state::{archive_files, file_state};
+use crate::store::generation::GenerationId;
+use crate::store::layout;
+use crate::store::lexical::State;
+use crate::store::named::NamedArchive;
+use crate::store::run::MarkerState;
+
+/// Bytes that are kept free beside what a candidate needs.
+const SPARE: u64 = 16 << 20;
+
+/// Plans `doctor repair`.
+#[derive(Debug, Clone, Default)]
+pub struct RepairPlanner {
+    /// Another archive whose verified rows are taken as well.
+    pub from: Option<NamedArchive>,
+    /// Whether a failed repair may be repeated.
+    pub allow_repeated: bool,
+}
+
+impl Planner for RepairPlanner {
+    fn kind(&self) -> PlanKind {
+        PlanKind::Repair
+    }
+
+    fn plan(&self, ground: &Ground<'_>) -> Result<Draft> {
+        let Some(root) = ground.root() else {
+            return Ok(nothing(PlanKind::Repair));
+        };
+        let interrupted = leftovers::interrupted(root)?;
+        if !interrupted.is_empty() {
+            return finish_first(root, interrupted);
+        }
+        let watch = ground.watch();
+        let survey = Survey::take(root, watch)?;
+        let mut body = Body::new(self.kind(), archive_state(root, &survey, watch)?);
+        body.promises = survey.promises.as_ref().map(promise_state);
+        let mut notes = Notes {
+            reasons: survey.reasons.clone(),
+            coverage: survey.coverage,
+            ..Notes::default()
+        };
+        let mut gates = Vec::new();
+        self.marker(root, &mut body, &mut gates)?;
+        let found = self.remedy(ground, root, &survey, &mut body, &mut notes, &mut gates)?;
+        let mut kept: BTreeSet<GenerationId> = survey.current.iter().cloned().collect();
+        kept.extend(survey.at_hand.iter().map(|g| g.id.clone()));
+        kept.extend(survey.promises.iter().map(|p| p.last.generation.clone()));
+        match &found.remedy {
+            Remedy::Candidate(recipe) => {
+                body.actions.push(Action::StageCandidate {
+                    recipe: recipe.clone(),
+                });
+                self.renew_ledger(ground, root, &survey, &mut body)?;
+                body.actions.push(Action::PromoteCandidate);
+            }
+            Remedy::RePoint => {
+                if let Some(g) = &survey.at_hand {
+                    body.actions.push(Action::RePoint {
+                        generation: g.id.to_string(),
+                        files: archive_files(root, &g.id, watch.interrupt)?,
+                    });
+                }
+                self.renew_ledger(ground, root, &survey, &mut body)?;
+            }
+            Remedy::None => self.renew_ledger(ground, root, &survey, &mut body)?,
+            Remedy::Nothing => gates.push(GateResult {
+                gate: Gate::Authority,
+                verdict: GateVerdict::Block,
+                reason: "neither the archive, nor the mirror, nor a backup can be read".to_owned(),
+            }),
+        }
+        let mut known = found.known;
+        if found.index_damaged {
+            known
+                .derived
+                .push("the mirror's index contradicts packs and ledgers".to_owned());
+            body.actions.push(Action::RebuildDerived {
+                asset: DerivedAsset::MirrorIndex,
+            });
+        }
+        if matches!(found.remedy, Remedy::None) && survey.is_sound() {
+            if let Some(state) = lexical_damage(root, watch.interrupt)? {
+                known.derived.push(format!("the lexical index is {state}"));
+                body.actions.push(Action::RebuildDerived {
+                    asset: DerivedAsset::LexicalIndex,
+                });
+            }
+        }
+        if found.remedy != Remedy::Nothing && survey.soundness != Soundness::Never {
+            body.actions.extend(leftovers::orphans(root, &kept, watch)?);
+        }
+        if let (Some(marker), false) = (&body.marker, gates.iter().any(is_shut)) {
+            body.actions.push(Action::ClearMarker {
+                marker: marker.clone(),
+            });
+        }
+        notes.rungs = rungs(&found.remedy, known);
+        for file in &body.inputs {
+            notes.read_bytes += file.len.0;
+        }
+        gates.push(GateResult {
+            gate: Gate::Storage,
+            verdict: GateVerdict::AtApply,
+            reason: format!(
+                "{} bytes must be free when it is applied",
+                notes.required_bytes
+            ),
+        });
+        Ok(Draft { body, gates, notes })
+    }
+}
+
+fn is_shut(gate: &GateResult) -> bool {
+    gate.verdict == GateVerdict::Block
+}
+
+/// What is done about the archive, and what else was learned on the way.
+struct Found {
+    remedy: Remedy,
+    known: Known,
+    index_damaged: bool,
+}
+
+/// A plan that does nothing, of a data directory that holds nothing.
+pub(in crate::doctor) fn nothing(kind: PlanKind) -> Draft {
+    Draft {
+        body: Body::new(kind, ArchiveState::Never),
+        gates: Vec::new(),
+        notes: Notes::default(),
+    }
+}
+
+/// What a killed run left is finished first: what else is to be done can only be told then.
+fn finish_first(root: &Root, interrupted: Vec<Action>) -> Result<Draft> {
+    let current = crate::store::generation::current_or_none(root)?;
+    let mut body = Body::new(
+        PlanKind::Repair,
+        ArchiveState::Unverified {
+            current: current.map(|id| id.to_string()),
+            files: Vec::new(),
+        },
+    );
+    body.actions = interrupted;
+    Ok(Draft {
+        body,
+        gates: Vec::new(),
+        notes: Notes {
+            reasons: vec![
+                "a run was killed; it is finished or closed first, then repair plans again"
+                    .to_owned(),
+            ],
+            ..Notes::default()
+        },
+    })
+}
+
+/// What is wrong with the lexical index, if it is more than being behind.
+fn lexical_damage(root: &Root, interrupt: &Interrupt) -> Result<Option<&'static str>> {
+    Ok(Lexical
+        .state(root, &Until::new(interrupt, None))?
+        .and_then(|survey| match survey.state {
+            State::Hollow { .. } | State::Corrupt { .. } => Some(survey.state.word()),
+            _ => None,
+        }))
+}
+
+impl RepairPlanner {
+    fn marker(&self, root: &Root, body: &mut Body, gates: &mut Vec<GateResult>) -> Result<()> {
+        let marker = leftovers::marker(root)?;
+        body.marker = marker.digest().map(|d| d.to_hex());
+        if self.allow_repeated {
+            body.options
+                .insert("allow-repeated-repair".to_owned(), "true".to_owned());
+        }
+        let (verdict, reason) = match &marker {
+            MarkerState::Absent => (GateVerdict::Pass, "no earlier repair failed".to_owned()),
+            _ if self.allow_repeated => (
+                GateVerdict::Warn,
+                "an earlier repair failed, and a repeat was asked for".to_owned(),
+            ),
+            MarkerState::Present { marker, .. } => (
+                GateVerdict::Block,
+                format!(
+                    "{} failed; read doctor/failures/{}.json, then allow a repeat",
+                    marker.kind.word(),
+                    marker.run_id
+                ),
+            ),
+            MarkerState::Corrupt { .. } => (
+                GateVerdict::Block,
+                "an earlier repair failed, and its marker is damaged".to_owned(),
+            ),
+        };
+        gates.push(GateResult {
+            gate: Gate::RepairMarker,
+            verdict,
+            reason,
+        });
+        Ok(())
+    }
+
+    fn renew_ledger(
+        &self,
+        ground: &Ground<'_>,
+        root: &Root,
+        survey: &Survey,
+        body: &mut Body,
+    ) -> Result<()> {
+        if survey.ledger_damaged
+            && let Some(file) = file_state(root, layout::COVERAGE, ground.watch().interrupt)?
+        {
+            body.actions.push(Action::RenewLedger { file });
+        }
+        Ok(())
+    }
+
+    /// The cheapest rung that is sufficient.
+    fn remedy(
+        &self,
+        ground: &Ground<'_>,
+        root: &Root,
+        survey: &Survey,
+        body: &mut Body,
+        notes: &mut Notes,
+        gates: &mut Vec<GateResult>,
+    ) -> Result<Found> {
+        let watch = ground.watch();
+        let mut known = Known::default();
+        let found = |remedy, known| {
+            Ok(Found {
+                remedy,
+                known,
+                index_damaged: false,
+            })
+        };
+        if survey.soundness == Soundness::Never && self.from.is_none() {
+            return found(Remedy::None, known);
+        }
+        if survey.is_sound() && self.from.is_none() {
+            let index_damaged = Evidence::index_is_damaged(root)?;
+            return Ok(Found {
+                remedy: Remedy::None,
+                known,
+                index_damaged,
+            });
+        }
+        if matches!(survey.soundness, Soundness::Sound { .. }) && self.from.is_none() {
+            return found(Remedy::RePoint, known);
+        }
+        known.re_point = match survey.soundness {
+            Soundness::Gone => "no generation that the ledger names is there".to_owned(),
+            _ if survey.is_named => "CURRENT names the archive that is damaged".to_owned(),
+            _ => "the generation of the ledger's last line does not verify".to_owned(),
+        };
+        let evidence = Evidence::gather(root, survey.promises.as_ref(), watch)?;
+        notes.read_bytes += evidence.mirror_bytes;
+        notes.authorities.insert(
+            "mirror".to_owned(),
+            evidence.promised - evidence.unreadable.len() as u64,
+        );
+        let db_bytes: u64 = match &body.archive {
+            ArchiveState::Unverified { files, .. } => files.iter().map(|f| f.len.0).sum(),
+            _ => survey
+                .at_hand
+                .iter()
+                .map(|g| root.file_len(&layout::archive_db(g.id.as_str())))
+                .collect::<Result<Vec<_>>>()?
+                .into_iter()
+                .flatten()
+                .sum(),
+        };
+        if let (Soundness::LostCommits { .. }, Some(g), true, None) = (
+            &survey.soundness,
+            &survey.at_hand,
+            evidence.unreadable.is_empty(),
+            &self.from,
+        ) {
+            notes.required_bytes = db_bytes * 2 + SPARE;
+            coverage_gate(gates, &[]);
+            return Ok(Found {
+                remedy: Remedy::Candidate(Recipe::Recover {
+                    generation: g.id.to_string(),
+                }),
+                known,
+                index_damaged: evidence.index_damaged,
+            });
+        }
+        known.recover = match survey.soundness {
+            Soundness::LostCommits { .. } => {
+                "the mirror can't give all of what the WAL lost".to_owned()
+            }
+            Soundness::Gone => "there is no database to copy".to_owned(),
+            _ => "rows, pages or the chain are damaged, not the WAL alone".to_owned(),
+        };
+        let all = holders(root, survey, self.from.as_ref(), watch)?;
+        for holder in all.iter().filter(|h| h.class == AuthorityClass::Named) {
+            body.inputs.extend(holder.files.clone());
+        }
+        let mirror_gives = evidence.promised > evidence.unreadable.len() as u64;
+        let useful: Vec<&Holder> = all
+            .iter()
+            .filter(|h| h.class == AuthorityClass::Named || !evidence.unreadable.is_empty())
+            .filter(|h| h.rows > 0)
+            .collect();
+        let archive_gives = useful.iter().any(|h| h.class == AuthorityClass::Archive);
+        known.mirror = if evidence.mirror {
+            "the mirror gives none of what was promised, and the archive no verified row".to_owned()
+        } else {
+            "there is no mirror, and the archive gives no verified row".to_owned()
+        };
+        known.backups = "there is no backup that verifies".to_owned();
+        let missing = evidence.missing(&held(&useful, &evidence.touched));
+        let sole = useful
+            .iter()
+            .filter(|h| h.class == AuthorityClass::Archive)
+            .flat_map(|h| h.coverage.keys())
+            .filter(|id| {
+                evidence.touched.contains_key(*id)
+                    && !all
+                        .iter()
+                        .any(|h| h.class == AuthorityClass::Backup && h.coverage.contains_key(*id))
+            })
+            .count() as u64;
+        for holder in &useful {
+            *notes
+                .authorities
+                .entry(word(holder.class).to_owned())
+                .or_insert(0) += holder.coverage.len() as u64;
+        }
+        let rows: Vec<RowAuthority> = useful.iter().map(|h| h.authority()).collect();
+        let unreadable = evidence.names();
+        notes.required_bytes = db_bytes.max(evidence.mirror_bytes * 4) * 2 + SPARE;
+        let whole = all
+            .iter()
+            .filter(|h| h.class == AuthorityClass::Backup && h.is_whole)
+            .max_by_key(|h| h.rows);
+        let remedy = if mirror_gives || archive_gives || self.from.is_some() {
+            Remedy::Candidate(Recipe::Rebuild {
+                rows,
+                unreadable: Listed::of(&unreadable),
+            })
+        } else if let Some(backup) = whole {
+            Remedy::Candidate(Recipe::Restore {
+                backup: backup.name.clone(),
+                keep_newer: true,
+                rows: Vec::new(),
+            })
+        } else if rows.is_empty() {
+            Remedy::Nothing
+        } else {
+            Remedy::Candidate(Recipe::Rebuild {
+                rows,
+                unreadable: Listed::of(&unreadable),
+            })
+        };
+        if remedy != Remedy::Nothing {
+            coverage_gate(gates, &missing);
+            sole_gate(gates, sole);
+        }
+        notes.sole_copies = sole;
+        body.missing = Listed::of(&missing);
+        notes.missing = missing;
+        notes.unreadable = unreadable;
+        Ok(Found {
+            remedy,
+            known,
+            index_damaged: evidence.index_damaged,
+        })
+    }
+}
+
+fn word(class: AuthorityClass) -> &'static str {
+    match class {
+        AuthorityClass::Archive => "archive",
+        AuthorityClass::Mirror => "mirror",
+        AuthorityClass::Backup => "backup",
+        AuthorityClass::Named => "named",
+    }
+}
+
+/// How many records of each conversation the best of the holders has.
+fn held<V>(holders: &[&Holder], of: &BTreeMap<String, V>) -> BTreeMap<String, u64> {
+    let mut best: BTreeMap<String, u64> = BTreeMap::new();
+    for holder in holders {
+        for (id, count) in &holder.coverage {
+            if of.contains_key(id) {
+                let known = best.entry(id.clone()).or_insert(0);
+                *known = (*known).max(*count);
+            }
+        }
+    }
+    best
+}
+
+fn coverage_gate(gates: &mut Vec<GateResult>, missing: &[Missing]) {
+    let records: u64 = missing.iter().map(|m| m.records.0).sum();
+    gates.push(if missing.is_empty() {
+        GateResult {
+            gate: Gate::Coverage,
+            verdict: GateVerdict::Pass,
+            reason: "everything that was promised can be read".to_owned(),
+        }
+    } else {
+        GateResult {
+            gate: Gate::Coverage,
+            verdict: GateVerdict::Warn,
+            reason: format!(
+                "up to {records} records of {} conversations can't be read anywhere; the plan lists \
+                 them, and the outgoing archive is kept",
+                missing.len()
+            ),
+        }
+    });
+}
+
+fn sole_gate(gates: &mut Vec<GateResult>, sole: u64) {
+    gates.push(if sole == 0 {
+        GateResult {
+            gate: Gate::SoleCopy,
+            verdict: GateVerdict::Pass,
+            reason: "no conversation has the outgoing archive as its only holder".to_owned(),
+        }
+    } else {
+        GateResult {
+            gate: Gate::SoleCopy,
+            verdict: GateVerdict::Warn,
+            reason: format!(
+                "the outgoing archive is the only holder of {sole} conversations: they are copied, \
+                 and its sealed generation is kept until another holder exists"
+            ),
+        }
+    });
+}

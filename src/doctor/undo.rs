@@ -1,0 +1,235 @@
+//! `doctor runs undo`: back to what was there before a run, exactly, damage included.
+
+use std::collections::BTreeMap;
+
+use crate::disk::Root;
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::plan::{
+    Action, ArchiveState, AuthorityClass, Body, Count, Draft, Gate, GateResult, GateVerdict,
+    Listed, Missing, MissingReason, Notes, PlanKind,
+};
+use crate::plan::{Ground, Planner};
+use crate::store::archive::ArchiveReader;
+use crate::store::coverage::{self, Line};
+use crate::store::file_state::archive_files;
+use crate::store::generation::GenerationId;
+use crate::store::run::{self, Receipt, RunId, RunStatus};
+use crate::store::{backup, layout, seal};
+
+use super::repair::Holder;
+
+/// Which run to undo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// This one.
+    Run(RunId),
+    /// The last one that was applied and not undone.
+    Latest,
+}
+
+/// Plans `doctor runs undo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoPlanner {
+    /// Which run.
+    pub which: Which,
+}
+
+impl Planner for UndoPlanner {
+    fn kind(&self) -> PlanKind {
+        PlanKind::Undo
+    }
+
+    fn plan(&self, ground: &Ground<'_>) -> Result<Draft> {
+        let root = ground
+            .root()
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "nothing was ever run here"))?;
+        let receipt = self.receipt(root)?;
+        let mut gates = Vec::new();
+        let mut notes = Notes::default();
+        let sealed = sealed_before(&receipt);
+        let files = match &sealed {
+            Some(id) => archive_files(root, id, ground.watch().interrupt)?,
+            None => Vec::new(),
+        };
+        let mut body = Body::new(
+            PlanKind::Undo,
+            ArchiveState::Unverified {
+                current: crate::store::generation::current_or_none(root)?.map(|id| id.to_string()),
+                files: files.clone(),
+            },
+        );
+        body.options
+            .insert("run".to_owned(), receipt.run_id.to_string());
+        let movable: Vec<_> = run::moved_by(root, &receipt.run_id)?
+            .into_iter()
+            // A ledger only grows: the one that was put aside stays where it is.
+            .filter(|m| m.from != layout::COVERAGE)
+            .collect();
+        if let Some(id) = &sealed {
+            let verified = seal::verify(root, id, ground.watch().interrupt)?;
+            if !verified.is_some_and(|(_, files)| backup::may_restore(&files)) {
+                return Err(Error::new(
+                    ErrorKind::VerifyFailed,
+                    format!("the files of {id} are not what was sealed"),
+                )
+                .with_hint("An undo puts back exactly what was there, or nothing."));
+            }
+            gates.push(nothing_since(root, &receipt, &mut notes)?);
+            let missing = unreadable_after(ground, root, id)?;
+            body.missing = Listed::of(&missing);
+            notes.missing = missing;
+            body.actions.push(Action::RePoint {
+                generation: id.to_string(),
+                files,
+            });
+        }
+        if !movable.is_empty() {
+            body.actions.push(Action::PutBack {
+                run_id: receipt.run_id.to_string(),
+            });
+        }
+        if body.actions.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Blocked,
+                format!("{} replaced nothing that could be put back", receipt.run_id),
+            )
+            .with_hint(
+                "Backups and derived data need no undo: nothing was taken away by making them.",
+            ));
+        }
+        notes.reasons.push(format!(
+            "{} ({}) is undone",
+            receipt.run_id,
+            receipt.kind.word()
+        ));
+        Ok(Draft { body, gates, notes })
+    }
+}
+
+impl UndoPlanner {
+    fn receipt(&self, root: &Root) -> Result<Receipt> {
+        let all = run::receipts(root)?;
+        let undone = |id: &RunId| {
+            all.iter()
+                .filter_map(|(_, r)| r.as_ref())
+                .any(|r| r.status == RunStatus::Applied && r.undoes.as_ref() == Some(id))
+        };
+        match &self.which {
+            Which::Run(id) => {
+                let receipt = run::read_receipt(root, id)?.ok_or_else(|| {
+                    Error::new(ErrorKind::NotFound, format!("there is no run {id}"))
+                        .with_hint("This lists the runs:")
+                        .with_hint_argv(["cass", "doctor", "runs", "list"])
+                })?;
+                if receipt.status != RunStatus::Applied || undone(id) {
+                    return Err(Error::new(
+                        ErrorKind::Blocked,
+                        format!("{id} changed nothing that still holds"),
+                    )
+                    .with_hint("It failed, was a rehearsal, or was undone already."));
+                }
+                Ok(receipt)
+            }
+            Which::Latest => all
+                .iter()
+                .rev()
+                .filter_map(|(_, r)| r.as_ref())
+                .find(|r| {
+                    r.status == RunStatus::Applied
+                        && !undone(&r.run_id)
+                        && (sealed_before(r).is_some() || !r.moved.is_empty())
+                })
+                .cloned()
+                .ok_or_else(|| {
+                    Error::new(ErrorKind::NotFound, "there is no run that could be undone")
+                }),
+        }
+    }
+}
+
+/// The generation that the run replaced, if it did.
+fn sealed_before(receipt: &Receipt) -> Option<GenerationId> {
+    let before = receipt.before.clone()?;
+    (receipt.after.as_ref() != Some(&before)
+        && receipt.backup_id.as_deref() == Some(before.as_str()))
+    .then_some(before)
+}
+
+/// Commits on top of what the run promoted would be lost by an undo.
+fn nothing_since(root: &Root, receipt: &Receipt, notes: &mut Notes) -> Result<GateResult> {
+    let path = run::path_of(&receipt.run_id);
+    let tail = coverage::tail(root).ok().flatten();
+    let untouched = crate::store::generation::current_or_none(root)? == receipt.after
+        && tail.is_some_and(
+            |t| matches!(&t.line, Line::Promote(p) if p.receipt.as_ref() == Some(&path)),
+        );
+    if untouched {
+        return Ok(GateResult {
+            gate: Gate::NothingSince,
+            verdict: GateVerdict::Pass,
+            reason: "nothing was committed since the run".to_owned(),
+        });
+    }
+    let before = receipt.before.as_ref().map(ToString::to_string);
+    notes.instead = before.map(|id| {
+        [
+            "cass",
+            "doctor",
+            "backups",
+            "restore",
+            "--keep-newer",
+            "--",
+            &id,
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    });
+    Ok(GateResult {
+        gate: Gate::NothingSince,
+        verdict: GateVerdict::Block,
+        reason: "the archive moved on since the run; an undo would drop what was committed"
+            .to_owned(),
+    })
+}
+
+/// What the live archive holds and the sealed one can't show.
+fn unreadable_after(
+    ground: &Ground<'_>,
+    root: &Root,
+    sealed: &GenerationId,
+) -> Result<Vec<Missing>> {
+    let mut live: BTreeMap<String, u64> = BTreeMap::new();
+    let Some(reader) = ArchiveReader::open(root).ok().flatten() else {
+        return Ok(Vec::new());
+    };
+    let mut after = None;
+    loop {
+        let page = reader.conversations_after(after.as_deref(), 1000)?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        after = Some(last.id.clone());
+        live.extend(page.into_iter().map(|c| (c.id, c.record_count)));
+    }
+    drop(reader);
+    let rel = layout::archive_db(sealed.as_str());
+    let holder = Holder::read(
+        AuthorityClass::Archive,
+        sealed.as_str(),
+        root,
+        &rel,
+        ground.watch(),
+    )?;
+    let held = holder.map(|h| h.coverage).unwrap_or_default();
+    Ok(live
+        .into_iter()
+        .filter_map(|(conversation, count)| {
+            let have = held.get(&conversation).copied().unwrap_or(0);
+            (have < count).then(|| Missing {
+                conversation,
+                records: Count(count - have),
+                reason: MissingReason::InOutgoingArchive,
+            })
+        })
+        .collect())
+}

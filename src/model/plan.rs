@@ -1,0 +1,512 @@
+//! What a plan is: an ordered list of actions over a state that is named in full, so that one
+//! fingerprint covers both.
+//!
+//! Everything here is data. Numbers of 64 bits are text in JSON, since a reader may take every
+//! number for a double; there are no clocks, run ids, host facts or folder names.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Version of the covered body; in every fingerprint.
+pub const FORMAT: u32 = 1;
+
+/// A number that JSON shows as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Count(pub u64);
+
+impl Serialize for Count {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        text.parse().map(Count).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Count {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Count".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9]{1,20}$" })
+    }
+}
+
+/// Which command a plan belongs to. A fingerprint of one never applies to another.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlanKind {
+    /// `doctor repair`
+    Repair,
+    /// `doctor --fix`
+    Fix,
+    /// `doctor backups create`
+    BackupCreate,
+    /// `doctor backups restore`
+    BackupRestore,
+    /// `doctor runs undo`
+    Undo,
+}
+
+impl PlanKind {
+    /// The word that documents have for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            PlanKind::Repair => "repair",
+            PlanKind::Fix => "fix",
+            PlanKind::BackupCreate => "backup-create",
+            PlanKind::BackupRestore => "backup-restore",
+            PlanKind::Undo => "undo",
+        }
+    }
+}
+
+/// One file by its content.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct FileState {
+    /// Its name: relative to the data directory, or the bare name of a file outside of it.
+    pub name: String,
+    /// Bytes.
+    pub len: Count,
+    /// BLAKE3, hex.
+    pub blake3: String,
+}
+
+/// In what state the archive is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum ArchiveState {
+    /// None was ever made.
+    Never,
+    /// Every row verifies: the head of the commit chain stands for all of it.
+    Verified {
+        /// The archive.
+        archive_id: String,
+        /// The live generation.
+        generation: String,
+        /// Number of the last commit.
+        commit: Count,
+        /// Its chain head, hex.
+        head: String,
+    },
+    /// It opens and ends in this commit; no row was verified, none has to be.
+    Open {
+        /// The archive.
+        archive_id: String,
+        /// The live generation.
+        generation: String,
+        /// Number of the last commit.
+        commit: Count,
+        /// Its chain head, hex.
+        head: String,
+    },
+    /// It does not verify, so that only its bytes say what it is.
+    Unverified {
+        /// What `CURRENT` says; null when it is missing or no text.
+        current: Option<String>,
+        /// Database and WAL of the generation at hand.
+        files: Vec<FileState>,
+    },
+}
+
+/// What the coverage ledger promises.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PromiseState {
+    /// The archive it speaks of.
+    pub archive_id: String,
+    /// The generation that is live by it.
+    pub generation: String,
+    /// The last commit that it promises.
+    pub commit: Count,
+    /// The chain head of that commit, hex.
+    pub head: String,
+    /// Conversations that it promises.
+    pub conversations: Count,
+    /// Digest over every promised conversation (id, records, sum) and capture, hex.
+    pub digest: String,
+}
+
+/// Records of one conversation that will not be in the archive once the plan is applied.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Missing {
+    /// The conversation.
+    pub conversation: String,
+    /// How many of its records, at most.
+    pub records: Count,
+    /// Why no evidence for them can be read.
+    pub reason: MissingReason,
+}
+
+/// Why records can't be brought back.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissingReason {
+    /// Their capture can't be read from the mirror, and no readable archive holds them.
+    CaptureUnreadable,
+    /// Their capture was promised, and the mirror does not know it.
+    CaptureMissing,
+    /// The archive that is restored is older than they are.
+    NewerThanBackup,
+    /// They lie in the outgoing archive alone, which is put back as it was.
+    InOutgoingArchive,
+}
+
+/// A list that is covered in full and shown in part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Listed<T> {
+    /// How many there are.
+    pub total: Count,
+    /// BLAKE3 over all of them, hex.
+    pub digest: String,
+    /// The first of them, in order.
+    pub first: Vec<T>,
+}
+
+impl<T: Serialize + Clone> Listed<T> {
+    /// How many are shown.
+    pub const SHOWN: usize = 20;
+
+    /// The list of `all`, which is sorted.
+    #[must_use]
+    pub fn of(all: &[T]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for one in all {
+            // Text and counts alone, which can't fail; each ends in a newline that JSON never holds.
+            hasher.update(&serde_json::to_vec(one).unwrap_or_default());
+            hasher.update(b"\n");
+        }
+        Listed {
+            total: Count(all.len() as u64),
+            digest: hasher.finalize().to_hex().to_string(),
+            first: all.iter().take(Self::SHOWN).cloned().collect(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total.0 == 0
+    }
+}
+
+/// One capture of the mirror.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureName {
+    /// Source key, 32 hex digits.
+    pub source: String,
+    /// Its number in the source's ledger.
+    pub seq: Count,
+}
+
+/// Where rows of a candidate come from.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthorityClass {
+    /// The live archive, as far as its rows verify.
+    Archive,
+    /// The raw mirror.
+    Mirror,
+    /// A backup or a sealed generation.
+    Backup,
+    /// An archive that the operator named.
+    Named,
+}
+
+/// An archive whose verified rows fill what the mirror can't give.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RowAuthority {
+    /// What kind of holder it is.
+    pub class: AuthorityClass,
+    /// Generation id, backup id, or `named`.
+    pub name: String,
+    /// Its files, by content.
+    pub files: Vec<FileState>,
+}
+
+/// How a candidate is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "from", rename_all = "kebab-case")]
+pub enum Recipe {
+    /// Rung 1: a copy of a generation's database and WAL is recovered; what the ledger promises
+    /// beyond it is read again from the mirror.
+    Recover {
+        /// The generation that is copied.
+        generation: String,
+    },
+    /// Rung 4: every promised capture is read from the mirror in ledger order; what it can't give
+    /// comes from the verified rows of these archives.
+    Rebuild {
+        /// In order of preference.
+        rows: Vec<RowAuthority>,
+        /// Promised captures that the mirror can't give.
+        unreadable: Listed<CaptureName>,
+    },
+    /// Rung 5: a backup or sealed generation is copied.
+    Restore {
+        /// Its id.
+        backup: String,
+        /// Whether everything captured since is read into it as well.
+        keep_newer: bool,
+        /// In order of preference, for what the mirror can't give; only with `keep_newer`.
+        rows: Vec<RowAuthority>,
+    },
+}
+
+/// Something derived that is made anew.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum DerivedAsset {
+    /// The lexical index.
+    LexicalIndex,
+    /// The mirror's index of objects and ledger heads.
+    MirrorIndex,
+}
+
+/// One step of a plan. The list is closed: there is one interpreter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+pub enum Action {
+    /// Finishes or closes what a killed run left.
+    FinishInterrupted {
+        /// The run.
+        run_id: String,
+    },
+    /// Builds a candidate generation and verifies it.
+    StageCandidate {
+        /// How it is made.
+        recipe: Recipe,
+    },
+    /// Makes the verified candidate the live generation; the outgoing one is sealed.
+    PromoteCandidate,
+    /// `CURRENT` is made to name a generation that is there and verifies.
+    RePoint {
+        /// The generation.
+        generation: String,
+        /// Its files, by content.
+        files: Vec<FileState>,
+    },
+    /// A damaged coverage ledger is put aside and begun anew from the verified archive.
+    RenewLedger {
+        /// The damaged ledger.
+        file: FileState,
+    },
+    /// Derived data is made anew.
+    RebuildDerived {
+        /// Which.
+        asset: DerivedAsset,
+    },
+    /// A backup is made.
+    CreateBackup {
+        /// How many backups of this commit there are already.
+        at_this_head: Count,
+        /// The operator's words for it.
+        label: Option<String>,
+    },
+    /// A generation that nothing names is moved to the quarantine.
+    ReclaimOrphan {
+        /// The generation.
+        generation: String,
+        /// Its files, by content.
+        files: Vec<FileState>,
+    },
+    /// The marker of a failed repair is put aside.
+    ClearMarker {
+        /// Digest of the marker, hex.
+        marker: String,
+    },
+    /// What a run moved to the quarantine is moved back.
+    PutBack {
+        /// The run.
+        run_id: String,
+    },
+}
+
+impl Action {
+    /// One word, for events and receipts.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Action::FinishInterrupted { .. } => "finish-interrupted",
+            Action::StageCandidate { .. } => "stage-candidate",
+            Action::PromoteCandidate => "promote-candidate",
+            Action::RePoint { .. } => "re-point",
+            Action::RenewLedger { .. } => "renew-ledger",
+            Action::RebuildDerived { .. } => "rebuild-derived",
+            Action::CreateBackup { .. } => "create-backup",
+            Action::ReclaimOrphan { .. } => "reclaim-orphan",
+            Action::ClearMarker { .. } => "clear-marker",
+            Action::PutBack { .. } => "put-back",
+        }
+    }
+}
+
+/// What the fingerprint covers: the request, the state and what is done about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Body {
+    /// Version of this form.
+    pub format: u32,
+    /// The command.
+    pub kind: PlanKind,
+    /// Options that change the outcome.
+    pub options: BTreeMap<String, String>,
+    /// The archive.
+    pub archive: ArchiveState,
+    /// What the coverage ledger promises; null when there is none.
+    pub promises: Option<PromiseState>,
+    /// Digest of the marker that an earlier failure left, hex; null when there is none.
+    pub marker: Option<String>,
+    /// Files that are read beside the archive and the mirror.
+    pub inputs: Vec<FileState>,
+    /// What will not be there afterwards, by conversation.
+    pub missing: Listed<Missing>,
+    /// What is done, in order.
+    pub actions: Vec<Action>,
+}
+
+impl Body {
+    /// A body that does nothing yet.
+    #[must_use]
+    pub fn new(kind: PlanKind, archive: ArchiveState) -> Self {
+        Body {
+            format: FORMAT,
+            kind,
+            options: BTreeMap::new(),
+            archive,
+            promises: None,
+            marker: None,
+            inputs: Vec::new(),
+            missing: Listed::of(&[]),
+            actions: Vec::new(),
+        }
+    }
+}
+
+/// A safety gate.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gate {
+    /// Nothing that can be read today is missing from the candidate.
+    Coverage,
+    /// There is a verified source to build from.
+    Authority,
+    /// A conversation whose only holder is the outgoing archive keeps that holder.
+    SoleCopy,
+    /// No earlier repair failed, or a repeat was asked for.
+    RepairMarker,
+    /// There is room for what will be written.
+    Storage,
+    /// A restore was rehearsed.
+    Rehearsal,
+    /// The run is what the operator may do without a shown plan.
+    AutoEligibility,
+    /// Nothing was committed since the run that is undone.
+    NothingSince,
+}
+
+/// What a gate says.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum GateVerdict {
+    /// Open.
+    Pass,
+    /// Open, with something to know.
+    Warn,
+    /// Shut: the plan is not applied.
+    Block,
+    /// Looked at only when the plan is applied.
+    AtApply,
+}
+
+/// One gate of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GateResult {
+    /// Which.
+    pub gate: Gate,
+    /// What it says.
+    pub verdict: GateVerdict,
+    /// Why, as one sentence without text of a session.
+    pub reason: String,
+}
+
+/// One step of the ladder of repairs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rung {
+    /// 0 re-point, 1 recover the WAL on a copy, 2 rebuild derived data, 3 salvage rows, 4 rebuild
+    /// from the mirror, 5 restore a backup.
+    pub rung: u32,
+    /// Whether the plan takes it.
+    pub taken: bool,
+    /// Why, or why not.
+    pub reason: String,
+}
+
+/// What a plan says beside what it covers: for people, and free to change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Notes {
+    /// The ladder, cheapest first.
+    pub rungs: Vec<Rung>,
+    /// Captures or conversations by the class that they are taken from.
+    pub authorities: BTreeMap<String, u64>,
+    /// Bytes that will be written, at most.
+    pub required_bytes: u64,
+    /// Bytes that will be read, at least.
+    pub read_bytes: u64,
+    /// What was found that the plan answers, as short sentences.
+    pub reasons: Vec<String>,
+    /// The plan to make instead, when a gate is shut.
+    pub instead: Option<Vec<String>>,
+    /// What the archive holds now; null when it can't be read.
+    pub coverage: Option<Coverage>,
+    /// Records of the candidate that the live archive does not have, where that was counted.
+    pub gained: Option<u64>,
+    /// Conversations whose only readable holder is the outgoing archive.
+    pub sole_copies: u64,
+    /// Where the archive lies that the operator named.
+    pub named: Option<std::path::PathBuf>,
+    /// Everything that `missing` in the body stands for.
+    pub missing: Vec<Missing>,
+    /// Everything that `unreadable` in the recipe stands for.
+    pub unreadable: Vec<CaptureName>,
+}
+
+/// How much an archive holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Coverage {
+    /// Conversations, branches included.
+    pub conversations: u64,
+    /// Distinct records of conversations.
+    pub records: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+/// A plan before it is sealed: what a planner makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// What the fingerprint covers.
+    pub body: Body,
+    /// What the gates say.
+    pub gates: Vec<GateResult>,
+    /// What else is said.
+    pub notes: Notes,
+}

@@ -1,0 +1,229 @@
+//! Applying an approved plan.
+//!
+//! Writer lock; finish what a killed run left; plan again; compare; gates; room; intent; actions;
+//! receipt. A refusal before the intent changes nothing.
+
+use super::fingerprint::moved;
+use super::ground::{Ground, Planner};
+use super::perform::{Performed, perform};
+use super::sealed::{Approval, Plan};
+use crate::disk::{Capture, Root, WriterLock};
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::plan::{Action, DerivedAsset, PlanKind};
+use crate::model::watch::Watch;
+use crate::store::generation;
+use crate::store::mirror::refuse_newer;
+use crate::store::run::{self, Finished, Receipt};
+
+/// Inputs that moved and are named in a refusal.
+const MOVED_SHOWN: usize = 20;
+
+/// How an apply ended that was not refused.
+#[derive(Debug)]
+pub enum Ended {
+    /// There was nothing to do.
+    NoOp,
+    /// Done.
+    Applied {
+        /// What was done.
+        receipt: Box<Receipt>,
+    },
+    /// It was done before, and nothing has undone it.
+    AlreadyApplied {
+        /// The first receipt.
+        receipt: Box<Receipt>,
+    },
+    /// It began and did not come to its end, or was taken back. Nothing is lost.
+    Failed {
+        /// What happened.
+        error: Error,
+        /// The receipt, unless it could not be written.
+        receipt: Option<Box<Receipt>>,
+        /// Where the failure context is, relative to the data directory.
+        context: Option<String>,
+    },
+}
+
+/// An apply that was not refused.
+#[derive(Debug)]
+pub struct Applied {
+    /// The plan, as it was made again under the lock.
+    pub plan: Plan,
+    /// How it ended.
+    pub ended: Ended,
+    /// Runs of killed processes that were finished or closed first.
+    pub finished: Vec<Finished>,
+}
+
+/// Applies what was approved, or refuses.
+///
+/// # Errors
+/// Refusals, after which nothing has changed: `not-found` without a data directory, `lock-busy`,
+/// `plan-mismatch` (its context names what moved), `blocked`, `no-space`, and what planning says.
+pub fn apply(
+    env: &Env,
+    planner: &dyn Planner,
+    approval: &Approval,
+    watch: Watch<'_>,
+) -> Result<Applied> {
+    let root = Root::open(env.data_dir())?.ok_or_else(|| {
+        Error::new(
+            ErrorKind::NotInitialized,
+            format!("there is nothing in {}", env.data_dir().display()),
+        )
+        .with_hint("Nothing was ever indexed here.")
+    })?;
+    match generation::locate(&root) {
+        Err(e) if matches!(e.kind(), ErrorKind::ForeignArchive) => return Err(e),
+        _ => refuse_newer(&root)?,
+    }
+    let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;
+    let cap = Capture::new(&lock);
+    let root = cap.root();
+    let ground = Ground::under(env, root, watch);
+    let mut finished = Vec::new();
+    let mut plan = Plan::seal(planner.plan(&ground)?)?;
+    let is_finishing = |plan: &Plan| {
+        let actions = &plan.body().actions;
+        !actions.is_empty()
+            && actions
+                .iter()
+                .all(|a| matches!(a, Action::FinishInterrupted { .. }))
+    };
+    // A plan to finish killed runs is about the state before they are finished; any other is about
+    // the state after.
+    if !(is_finishing(&plan) && approves(approval, &plan)) {
+        finished = run::finish_interrupted(cap, env.now_ms(), watch.interrupt)?;
+        if !finished.is_empty() {
+            plan = Plan::seal(planner.plan(&ground)?)?;
+        }
+    }
+    if !approves(approval, &plan) {
+        return refuse(root, approval, plan, finished);
+    }
+    if let Some(error) = plan.blocked() {
+        return Err(error);
+    }
+    if plan.is_empty() {
+        return Ok(Applied {
+            plan,
+            ended: Ended::NoOp,
+            finished,
+        });
+    }
+    if plan.body().kind == PlanKind::BackupRestore
+        && !run::was_rehearsed(root, plan.fingerprint().as_str())?
+    {
+        return Err(Error::new(
+            ErrorKind::Blocked,
+            "a safety gate is shut (rehearsal): this restore was never rehearsed",
+        )
+        .with_context("gate", "rehearsal")
+        .with_hint(
+            "Nothing was changed. Run the command without --yes: it rehearses the restore.",
+        ));
+    }
+    check_room(root, &plan)?;
+    let performed = perform(env, cap, &plan, watch)?;
+    let ended = match performed {
+        Performed::Done(receipt) => Ended::Applied { receipt },
+        Performed::Failed {
+            error,
+            receipt,
+            context,
+        } => Ended::Failed {
+            error,
+            receipt,
+            context,
+        },
+    };
+    Ok(Applied {
+        plan,
+        ended,
+        finished,
+    })
+}
+
+fn approves(approval: &Approval, plan: &Plan) -> bool {
+    match approval {
+        Approval::Shown { fingerprint, .. } => fingerprint == plan.fingerprint(),
+        Approval::Predeclared => plan.body().actions.iter().all(is_predeclared),
+    }
+}
+
+/// What an operator may let run without having seen the plan: what only makes derived data anew.
+fn is_predeclared(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::RebuildDerived {
+            asset: DerivedAsset::LexicalIndex | DerivedAsset::MirrorIndex
+        }
+    )
+}
+
+fn refuse(
+    root: &Root,
+    approval: &Approval,
+    plan: Plan,
+    finished: Vec<Finished>,
+) -> Result<Applied> {
+    let Approval::Shown {
+        fingerprint,
+        covered,
+    } = approval
+    else {
+        return Err(Error::new(
+            ErrorKind::Blocked,
+            "the state moved: what is needed now is not for an automatic run",
+        )
+        .with_context("gate", "auto-eligibility")
+        .with_hint("Nothing was changed. This plans the repair:")
+        .with_hint_argv(["cass", "doctor", "repair"]));
+    };
+    if let Some(receipt) = run::receipt_of(root, fingerprint.as_str())? {
+        return Ok(Applied {
+            plan,
+            ended: Ended::AlreadyApplied {
+                receipt: Box::new(receipt),
+            },
+            finished,
+        });
+    }
+    let mut error = Error::new(
+        ErrorKind::PlanMismatch,
+        "the plan with this fingerprint is not the plan for the state as it is now; nothing was \
+         changed",
+    )
+    .with_context("approved", fingerprint.as_str())
+    .with_context("current", plan.fingerprint().as_str())
+    .with_hint("Run the command without --yes and read the new plan.");
+    if let Some(covered) = covered {
+        let now = serde_json::to_value(plan.body()).unwrap_or_default();
+        let names = moved(covered, &now, MOVED_SHOWN);
+        error = error.with_context("moved", names.join(" "));
+    }
+    if !finished.is_empty() {
+        error = error.with_context("finished_runs", finished.len().to_string());
+    }
+    Err(error)
+}
+
+/// Room for all of it, before anything is written.
+pub(super) fn check_room(root: &Root, plan: &Plan) -> Result<()> {
+    let required = plan.notes().required_bytes;
+    let free = root.free_bytes()?;
+    if free >= required {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::NoSpace,
+        format!(
+            "the plan needs {required} bytes and {free} are free in {}; nothing was changed",
+            root.path().display()
+        ),
+    )
+    .with_hint("Make room and run the same command again: the plan is still good.")
+    .with_context("required_bytes", required.to_string())
+    .with_context("free_bytes", free.to_string()))
+}

@@ -1,0 +1,88 @@
+//! What a planner may look at.
+
+use crate::disk::Root;
+use crate::env::Env;
+use crate::error::Result;
+use crate::model::plan::{Draft, PlanKind};
+use crate::model::watch::Watch;
+
+/// The state that is planned for: reading is all that it can be used for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    env: &'a Env,
+    root: Option<&'a Root>,
+    watch: Watch<'a>,
+}
+
+impl<'a> Ground<'a> {
+    /// Opens the data directory, if there is one.
+    ///
+    /// # Errors
+    /// `permission-denied`, `unsafe-target`, `io`.
+    pub(super) fn open(env: &'a Env, watch: Watch<'a>) -> Result<OpenGround<'a>> {
+        Ok(OpenGround {
+            env,
+            root: Root::open(env.data_dir())?,
+            watch,
+        })
+    }
+
+    /// The ground under the writer lock.
+    pub(super) fn under(env: &'a Env, root: &'a Root, watch: Watch<'a>) -> Self {
+        Ground {
+            env,
+            root: Some(root),
+            watch,
+        }
+    }
+
+    /// Clock, folders, variables.
+    #[must_use]
+    pub fn env(&self) -> &'a Env {
+        self.env
+    }
+
+    /// The data directory; `None` when there is none.
+    #[must_use]
+    pub fn root(&self) -> Option<&'a Root> {
+        self.root
+    }
+
+    /// Who is told of progress and who may end it.
+    #[must_use]
+    pub fn watch(&self) -> Watch<'a> {
+        self.watch
+    }
+}
+
+/// The ground of a dry run, which owns its data directory.
+#[derive(Debug)]
+pub(super) struct OpenGround<'a> {
+    env: &'a Env,
+    root: Option<Root>,
+    watch: Watch<'a>,
+}
+
+impl OpenGround<'_> {
+    pub(super) fn ground(&self) -> Ground<'_> {
+        Ground {
+            env: self.env,
+            root: self.root.as_ref(),
+            watch: self.watch,
+        }
+    }
+}
+
+/// Says what one command would do. It looks and never writes, and it says the same of the same
+/// state, whoever asks, whenever and wherever.
+pub trait Planner {
+    /// Which command it plans for.
+    fn kind(&self) -> PlanKind;
+
+    /// The plan for the state as it is.
+    ///
+    /// # Errors
+    /// When the state can't be planned for: a foreign or newer archive, nothing of that name, a
+    /// file that can't be read.
+    fn plan(&self, ground: &Ground<'_>) -> Result<Draft>;
+}

@@ -1,0 +1,105 @@
+//! A sealed plan, and the approval that lets it be applied.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::plan::{Body, Draft, Gate, GateResult, GateVerdict, Notes};
+
+use super::fingerprint::Fingerprint;
+
+/// A plan whose fingerprint covers it. Made by [`Plan::seal`] alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    draft: Draft,
+    fingerprint: Fingerprint,
+}
+
+impl Plan {
+    /// Seals a draft.
+    ///
+    /// # Errors
+    /// `internal` when it can't be put in canonical form.
+    pub fn seal(draft: Draft) -> Result<Plan> {
+        let fingerprint = Fingerprint::of(&draft.body)?;
+        Ok(Plan { draft, fingerprint })
+    }
+
+    /// What the fingerprint covers.
+    #[must_use]
+    pub fn body(&self) -> &Body {
+        &self.draft.body
+    }
+
+    /// What the gates say.
+    #[must_use]
+    pub fn gates(&self) -> &[GateResult] {
+        &self.draft.gates
+    }
+
+    /// What else is said.
+    #[must_use]
+    pub fn notes(&self) -> &Notes {
+        &self.draft.notes
+    }
+
+    /// The fingerprint.
+    #[must_use]
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.draft.body.actions.is_empty()
+    }
+
+    /// The error of a plan with a shut gate; none when it may be applied.
+    #[must_use]
+    pub fn blocked(&self) -> Option<Error> {
+        shut(&self.draft.gates).map(|gate| {
+            let mut error = Error::new(
+                ErrorKind::Blocked,
+                format!(
+                    "a safety gate is shut ({}): {}",
+                    word(gate.gate),
+                    gate.reason
+                ),
+            )
+            .with_context("gate", word(gate.gate));
+            if let Some(argv) = &self.draft.notes.instead {
+                error = error
+                    .with_hint("Nothing was changed. This is the plan to make instead:")
+                    .with_hint_argv(argv.clone());
+            } else {
+                error = error.with_hint("Nothing was changed.");
+            }
+            error
+        })
+    }
+}
+
+/// The first gate that is shut.
+#[must_use]
+pub fn shut(gates: &[GateResult]) -> Option<&GateResult> {
+    gates.iter().find(|g| g.verdict == GateVerdict::Block)
+}
+
+fn word(gate: Gate) -> String {
+    serde_json::to_value(gate)
+        .ok()
+        .and_then(|v| v.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+/// What the operator approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Approval {
+    /// The plan with this fingerprint, which was shown.
+    Shown {
+        /// The fingerprint.
+        fingerprint: Fingerprint,
+        /// The body that was shown with it, where the operator kept it: lets a refusal say what moved.
+        covered: Option<serde_json::Value>,
+    },
+    /// Whatever only makes derived data anew.
+    Predeclared,
+}

@@ -1,0 +1,480 @@
+//! What can still be read in the file of an archive, whatever became of it.
+//!
+//! Nothing is believed but a row that agrees with its hash. A page that can't be read costs the
+//! rows that lie in it: reading goes on behind them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+
+use super::ids::ById;
+use super::names;
+use super::readable::{Columns, Rows, SqliteRows, Unread};
+use super::rows::row_hash;
+use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SKIPS, SOURCES, TABLES, Table};
+use super::state::{ConversationRow, SourceRow};
+use super::{PART_BITS, identity};
+use crate::disk::{ArchiveShared, Root};
+use crate::error::Result;
+use crate::model::conversation::{ArchivedSource, RecordClass};
+use crate::model::digest::Digest;
+use crate::model::interrupt::Interrupt;
+use crate::model::provider::Provider;
+use crate::model::record::{Message, Recovery, SkipReason, Span};
+use crate::model::source::SourceKey;
+
+/// Refused rows and ranges that are kept one by one; the others are counted.
+const LISTED: usize = 1000;
+
+/// An archive's file, open for reading what is left in it. Nothing is written beside it.
+#[derive(Debug)]
+pub struct Rescued<'l> {
+    rows: SqliteRows,
+    /// By row id.
+    pub(super) sources: BTreeMap<i64, SourceRow>,
+    pub(super) conversations: HashMap<i64, Known, ById>,
+    _lock: &'l ArchiveShared,
+}
+
+/// What is known of a conversation.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    /// Its row; where that was refused, what its indexes say and its id proves, without facts,
+    /// counts and sums.
+    pub row: ConversationRow,
+    /// Whether the row itself agrees with its hash.
+    pub verified: bool,
+}
+
+/// What was read of one table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableTally {
+    /// Rows that agree with their hash.
+    pub verified: u64,
+    /// Rows that can be read and do not.
+    pub refused: u64,
+    /// Their ids; at most 1000.
+    pub refused_ids: Vec<i64>,
+    /// Ranges of ids that can't be read, both ends included; an open end is `None`. At most 1000.
+    /// How many rows lay there is not known.
+    pub unreadable: Vec<(i64, Option<i64>)>,
+    /// All of them.
+    pub unreadable_ranges: u64,
+}
+
+/// What was read of an archive, by table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Every table of the archive.
+    pub tables: BTreeMap<&'static str, TableTally>,
+    /// Whether its header or schema was damaged and replaced by what this version writes.
+    pub replaced_schema: bool,
+    /// Why nothing at all can be read, if so.
+    pub closed: Option<String>,
+    /// Conversations whose own row is refused, but that their indexes prove.
+    pub proven_conversations: u64,
+}
+
+impl Tally {
+    /// Whether every table was read to its end and every row agrees with its hash.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.closed.is_none()
+            && !self.replaced_schema
+            && self
+                .tables
+                .values()
+                .all(|t| t.refused == 0 && t.unreadable_ranges == 0)
+    }
+}
+
+/// One row of a record that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RescuedKey<'a> {
+    /// Public id of its conversation; `None` where nothing that can be read tells it.
+    pub conversation: Option<&'a str>,
+    /// Its harness, where known.
+    pub provider: Option<Provider>,
+    /// Hash of its raw bytes.
+    pub hash: Digest,
+    /// Which time the hash occurs.
+    pub occurrence: u64,
+    /// Whether it is the one row of its key that counts; the others are copies.
+    pub counted: bool,
+    /// The source it lies in; `None` where its row is refused.
+    pub source: Option<SourceKey>,
+    /// Capture in which it was first seen there.
+    pub seq: u64,
+}
+
+/// A row of `records`.
+#[derive(Debug, Clone)]
+pub(super) struct RecordRow {
+    pub id: i64,
+    pub conversation: i64,
+    pub source: i64,
+    pub epoch: u64,
+    pub seq: u64,
+    pub span: Span,
+    pub line: u64,
+    pub hash: Digest,
+    pub occurrence: u64,
+    pub counted: bool,
+    pub class: RecordClass,
+    pub duplicate_of: Option<i64>,
+    pub repeats: Option<u64>,
+    pub supersedes: Option<i64>,
+    pub recovery: Recovery,
+    pub record_type: String,
+    pub native_id: Option<String>,
+    pub native_parent: Option<String>,
+    pub time_ms: Option<i64>,
+    pub parser_version: i64,
+}
+
+impl RecordRow {
+    fn read(c: &Columns<'_>) -> Option<RecordRow> {
+        Some(RecordRow {
+            id: c.int(0)?,
+            conversation: c.int(1)?,
+            source: c.int(2)?,
+            epoch: c.count(3)?,
+            seq: c.count(4)?,
+            span: Span {
+                offset: c.count(5)?,
+                len: c.count(6)?,
+            },
+            line: c.count(7)?,
+            hash: c.digest(8)?,
+            occurrence: c.count(9)?,
+            counted: c.int(10)? == 1,
+            class: names::to_class(c.text(11)?)?,
+            duplicate_of: c.opt_int(12)?,
+            repeats: c.opt_count(13)?,
+            supersedes: c.opt_int(14)?,
+            recovery: match c.opt_text(15)? {
+                None => Recovery::Clean,
+                Some(word) => names::to_recovery(word)?,
+            },
+            record_type: c.text(16)?.to_owned(),
+            native_id: c.opt_text(17)?.map(str::to_owned),
+            native_parent: c.opt_text(18)?.map(str::to_owned),
+            time_ms: c.opt_int(19)?,
+            parser_version: c.int(20)?,
+        })
+    }
+
+    /// Whether it stands for a run of records that did not change since the capture before. Such
+    /// a row is no coverage key.
+    pub fn is_run(&self) -> bool {
+        !self.counted
+            && self.class == RecordClass::Duplicate
+            && self.record_type == "unchanged"
+            && self.native_id.is_none()
+            && self.native_parent.is_none()
+            && self.time_ms.is_none()
+    }
+}
+
+/// A row of `skips`.
+#[derive(Debug, Clone)]
+pub(super) struct SkipRow {
+    pub source: i64,
+    pub epoch: u64,
+    pub seq: u64,
+    pub span: Span,
+    pub line: u64,
+    pub reason: SkipReason,
+}
+
+impl SkipRow {
+    fn read(c: &Columns<'_>) -> Option<SkipRow> {
+        Some(SkipRow {
+            source: c.int(1)?,
+            epoch: c.count(2)?,
+            seq: c.count(3)?,
+            span: Span {
+                offset: c.count(4)?,
+                len: c.count(5)?,
+            },
+            line: c.count(6)?,
+            reason: names::to_reason(c.text(7)?)?,
+        })
+    }
+}
+
+impl<'l> Rescued<'l> {
+    /// Opens the archive's file at `db`, relative to `root`: of the live generation, a sealed one,
+    /// a backup, or in another data directory. `None` when nothing is there. This process has no
+    /// connection that writes to it. A file whose header or schema is damaged is read into memory
+    /// if it is at most 256 MiB long; of a longer one nothing can be read this way, which
+    /// [`Rescued::tally`] says.
+    ///
+    /// # Errors
+    /// `permission-denied`, `io`. Damage is no error.
+    pub fn open(root: &Root, db: &str, lock: &'l ArchiveShared) -> Result<Option<Rescued<'l>>> {
+        let Some(rows) = SqliteRows::open(root, db)? else {
+            return Ok(None);
+        };
+        let mut rescued = Rescued {
+            rows,
+            sources: BTreeMap::new(),
+            conversations: HashMap::default(),
+            _lock: lock,
+        };
+        rescued.identities()?;
+        Ok(Some(rescued))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.rows.path()
+    }
+
+    /// The sources whose rows agree with their hashes, in the order of their first commit.
+    pub fn sources(&self) -> impl Iterator<Item = &ArchivedSource> {
+        self.sources.values().map(|s| &s.source)
+    }
+
+    /// Streams every row of a record that agrees with its hash, copies included, in the order of
+    /// the commits. Rows that stand for a run of unchanged records are left out: their records
+    /// have rows of their own.
+    ///
+    /// # Errors
+    /// `io`, and whatever `f` returns.
+    pub fn coverage(&self, f: &mut dyn FnMut(RescuedKey<'_>) -> Result<()>) -> Result<()> {
+        self.records(0, &mut |r| {
+            if r.is_run() {
+                return Ok(true);
+            }
+            let known = self.conversations.get(&r.conversation);
+            f(RescuedKey {
+                conversation: known.map(|k| k.row.public.id.as_str()),
+                provider: known.map(|k| k.row.public.provider),
+                hash: r.hash,
+                occurrence: r.occurrence,
+                counted: r.counted,
+                source: self.sources.get(&r.source).map(|s| s.source.key),
+                seq: r.seq,
+            })?;
+            Ok(true)
+        })
+    }
+
+    /// Reads everything and says what can be read and what not.
+    ///
+    /// # Errors
+    /// `interrupted`, `terminated`, `io`.
+    pub fn tally(&self, interrupt: &Interrupt) -> Result<Tally> {
+        let proven = self.conversations.values().filter(|k| !k.verified).count();
+        let mut tally = Tally {
+            tables: BTreeMap::new(),
+            replaced_schema: self.rows.is_image(),
+            closed: self.rows.closed().map(str::to_owned),
+            proven_conversations: u64::try_from(proven).unwrap_or(u64::MAX),
+        };
+        for table in TABLES {
+            let mut seen = TableTally::default();
+            let mut steps = 0u32;
+            let unread = self.verified(
+                table,
+                (i64::MIN, i64::MAX),
+                &mut |_| {
+                    steps = steps.wrapping_add(1);
+                    if steps.is_multiple_of(1024) {
+                        interrupt.check()?;
+                    }
+                    Ok(true)
+                },
+                &mut seen,
+            )?;
+            seen.unreadable_ranges = u64::try_from(unread.len()).unwrap_or(u64::MAX);
+            seen.unreadable = unread;
+            seen.unreadable.truncate(LISTED);
+            tally.tables.insert(table.name, seen);
+        }
+        Ok(tally)
+    }
+
+    /// Reads a range of a table; `f` sees only rows that agree with their hash.
+    fn verified(
+        &self,
+        table: &'static Table,
+        (from, to): (i64, i64),
+        f: &mut dyn FnMut(&Columns<'_>) -> Result<bool>,
+        tally: &mut TableTally,
+    ) -> Result<Vec<(i64, Option<i64>)>> {
+        let n = table.columns.len();
+        let Unread { ranges } = self.rows.scan(table, from, to, &mut |values| {
+            let columns = Columns(values);
+            let agrees = columns.digest(n).is_some_and(|stored| {
+                values
+                    .get(..n)
+                    .is_some_and(|v| row_hash(table, v) == stored)
+            });
+            if agrees {
+                tally.verified += 1;
+                return f(&columns);
+            }
+            tally.refused += 1;
+            if tally.refused_ids.len() < LISTED {
+                tally.refused_ids.extend(columns.int(0));
+            }
+            Ok(true)
+        })?;
+        Ok(ranges)
+    }
+
+    /// The rows of `records` from id `from` on, by id, until `f` says false.
+    pub(super) fn records(
+        &self,
+        from: i64,
+        f: &mut dyn FnMut(RecordRow) -> Result<bool>,
+    ) -> Result<()> {
+        let mut tally = TableTally::default();
+        self.verified(
+            &RECORDS,
+            (from, i64::MAX),
+            &mut |c| RecordRow::read(c).map_or(Ok(true), &mut *f),
+            &mut tally,
+        )
+        .map(drop)
+    }
+
+    /// One row of `records`.
+    pub(super) fn record(&self, id: i64) -> Result<Option<RecordRow>> {
+        let mut found = None;
+        let mut tally = TableTally::default();
+        self.verified(
+            &RECORDS,
+            (id, id),
+            &mut |c| {
+                found = RecordRow::read(c);
+                Ok(true)
+            },
+            &mut tally,
+        )?;
+        Ok(found)
+    }
+
+    /// The messages of a record, and whether some of them are known to be lost.
+    pub(super) fn messages(&self, record: i64) -> Result<(Vec<Message>, bool)> {
+        let mut found = Vec::new();
+        let mut lost = false;
+        let first = record << PART_BITS;
+        let mut tally = TableTally::default();
+        let unread = self.verified(
+            &MESSAGES,
+            (first, first | ((1 << PART_BITS) - 1)),
+            &mut |c| {
+                let place = i64::try_from(found.len()).unwrap_or(i64::MAX);
+                lost |= c.int(0) != Some(first.saturating_add(place));
+                match read_message(c) {
+                    Some(message) => found.push(message),
+                    None => lost = true,
+                }
+                Ok(true)
+            },
+            &mut tally,
+        )?;
+        Ok((found, lost || tally.refused > 0 || !unread.is_empty()))
+    }
+
+    /// What was skipped, in the order of the commits.
+    pub(super) fn skips(&self, f: &mut dyn FnMut(SkipRow) -> Result<()>) -> Result<()> {
+        let mut tally = TableTally::default();
+        self.verified(
+            &SKIPS,
+            (i64::MIN, i64::MAX),
+            &mut |c| {
+                SkipRow::read(c).map_or(Ok(()), &mut *f)?;
+                Ok(true)
+            },
+            &mut tally,
+        )
+        .map(drop)
+    }
+
+    fn identities(&mut self) -> Result<()> {
+        let mut sources = BTreeMap::new();
+        let mut conversations: HashMap<i64, Known, ById> = HashMap::default();
+        let all = (i64::MIN, i64::MAX);
+        let mut tally = TableTally::default();
+        self.verified(
+            &SOURCES,
+            all,
+            &mut |c| {
+                if let Some(row) = SourceRow::from_columns(c) {
+                    sources.insert(row.id, row);
+                }
+                Ok(true)
+            },
+            &mut tally,
+        )?;
+        self.verified(
+            &CONVERSATIONS,
+            all,
+            &mut |c| {
+                if let Some(row) = ConversationRow::from_columns(c) {
+                    let verified = true;
+                    conversations.insert(row.id, Known { row, verified });
+                }
+                Ok(true)
+            },
+            &mut tally,
+        )?;
+        self.sources = sources;
+        self.conversations = conversations;
+        self.prove_conversations();
+        Ok(())
+    }
+
+    /// A conversation whose row is refused is named by two indexes, its public id and its native
+    /// id; the one is the hash of the other with machine and harness, so that they prove each
+    /// other.
+    fn prove_conversations(&mut self) {
+        let mut machines: Vec<(String, Provider)> = self
+            .sources
+            .values()
+            .map(|s| (s.source.source_id.clone(), s.source.provider))
+            .chain(self.conversations.values().map(|k| {
+                let c = &k.row.public;
+                (c.source_id.clone(), c.provider)
+            }))
+            .collect();
+        machines.sort_by(|a, b| (&a.0, a.1.as_str()).cmp(&(&b.0, b.1.as_str())));
+        machines.dedup();
+        let names = self
+            .rows
+            .index_names(&|id| !self.conversations.contains_key(&id));
+        for (id, public, native) in names {
+            let proof = machines
+                .iter()
+                .find(|(m, p)| identity::conversation_id(m, *p, &native) == public);
+            if let Some((source_id, provider)) = proof {
+                let row = ConversationRow::bare(id, public, source_id, *provider, native);
+                let verified = false;
+                self.conversations.insert(id, Known { row, verified });
+            }
+        }
+    }
+}
+
+fn read_message(c: &Columns<'_>) -> Option<Message> {
+    Some(Message {
+        role: names::to_role(c.text(2)?)?,
+        kind: names::to_kind(c.text(3)?)?,
+        text: c.text(4)?.to_owned(),
+        tool_name: c.opt_text(5)?.map(str::to_owned),
+        call_id: c.opt_text(6)?.map(str::to_owned),
+        model: c.opt_text(7)?.map(str::to_owned),
+        is_error: c.opt_int(8)?.map(|n| n != 0),
+    })
+}
+
+/// Whether a value is there at all: used where a row may be cut short.
+pub(super) fn is_null(value: Option<&ValueRef<'_>>) -> bool {
+    matches!(value, Some(ValueRef::Null))
+}

@@ -1,0 +1,61 @@
+//! `--from`: another data directory, or a database that was recovered by other means.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::Root;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::generation::current_or_none as current;
+use crate::store::generation::{self, Live};
+use crate::store::layout;
+
+/// An archive that the operator named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedArchive {
+    /// As it was given, made absolute.
+    pub path: PathBuf,
+}
+
+impl NamedArchive {
+    /// Its folder and the name of its database there.
+    ///
+    /// # Errors
+    /// `not-found` when there is no archive; `schema-too-new`; `io`.
+    pub fn locate(&self) -> Result<(Root, String)> {
+        if self.path.is_dir() {
+            let root = Root::open(&self.path)?.ok_or_else(|| nothing(&self.path))?;
+            let named = match generation::locate(&root) {
+                Ok(Live::Present(live)) => Some(live.id),
+                Err(e) if e.kind() == ErrorKind::SchemaTooNew => return Err(e),
+                // Damaged or not, what CURRENT names is taken; failing that, the newest.
+                _ => match current(&root)? {
+                    Some(id) => Some(id),
+                    None => generation::folders(&root)?.pop(),
+                },
+            };
+            let rel = named.map_or_else(
+                || layout::ARCHIVE_DB.to_owned(),
+                |id| layout::archive_db(id.as_str()),
+            );
+            return match root.file_len(&rel)? {
+                Some(_) => Ok((root, rel)),
+                None => Err(nothing(&self.path)),
+            };
+        }
+        let folder = self.path.parent().unwrap_or_else(|| Path::new("/"));
+        let name = self.path.file_name().and_then(|n| n.to_str());
+        match (Root::open(folder)?, name) {
+            (Some(root), Some(name)) if root.file_len(name)?.is_some() => {
+                Ok((root, name.to_owned()))
+            }
+            _ => Err(nothing(&self.path)),
+        }
+    }
+}
+
+fn nothing(path: &Path) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("there is no archive at {}", path.display()),
+    )
+    .with_hint("--from takes a data directory of cass or a database file of its archive.")
+}

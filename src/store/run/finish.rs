@@ -1,0 +1,338 @@
+//! What follows once `CURRENT` was replaced, and what is done about a run that was killed.
+//!
+//! `CURRENT` decides. When it names the target of an intent, the run has taken effect and is
+//! finished: the outgoing generation is sealed, the promotion written to the coverage ledger, the
+//! archive probed, the receipt written. Otherwise it has not, and is closed: what it was building is
+//! removed and the receipt says `failed`. Each step can be repeated, so a second kill costs nothing.
+
+use super::RunId;
+use super::event::EventLog;
+use super::intent::{FORMAT, Intent, Purpose, open_intents};
+use super::probe::{Probe, probe};
+use super::quarantine::{moved_by, put_back};
+use super::receipt::{self, ActionOutcome, OutcomeWord, Receipt, RunStatus, write_receipt};
+use std::time::Duration;
+
+use crate::disk::{ArchiveShared, Capture, Root};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::interrupt::Interrupt;
+use crate::model::plan::Coverage;
+use crate::store::archive::{ArchiveReader, Head, promote_line};
+use crate::store::coverage;
+use crate::store::generation::{self, Generation, GenerationId, current_or_none};
+use crate::store::layout;
+use crate::store::seal::{self, Sealing};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What became of a run that was killed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// The run.
+    pub run_id: RunId,
+    /// How it ended.
+    pub status: RunStatus,
+    /// Where its receipt is, relative to the data directory.
+    pub receipt: String,
+}
+
+/// What was done behind the replacement of `CURRENT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completed {
+    /// The sealed outgoing generation.
+    pub backup_id: Option<String>,
+    /// What the probes found; none after an undo, which puts back what was there.
+    pub probes: Vec<Probe>,
+    /// Whether a probe failed and the old generation is live again.
+    pub rolled_back: bool,
+    /// What the archive holds now.
+    pub coverage: Option<Coverage>,
+}
+
+/// Seals the outgoing generation, writes the promotion to the coverage ledger and probes the
+/// archive. `CURRENT` names the intent's target by now. A failed probe makes it name the old
+/// generation again.
+///
+/// # Errors
+/// `io`, `no-space`, `permission-denied`: the run is then finished by the next one.
+pub fn complete_promotion(
+    cap: Capture<'_>,
+    log: &mut EventLog,
+    intent: &Intent,
+    sole_copy: bool,
+    now_ms: i64,
+) -> Result<Completed> {
+    let root = cap.root();
+    let Some(target) = &intent.target else {
+        return Err(Error::new(
+            ErrorKind::Internal,
+            "a run without a target replaced CURRENT",
+        ));
+    };
+    // The live generation is never sealed: it will be written to.
+    seal::lift(cap, &target.generation)?;
+    let outgoing = intent
+        .before
+        .as_ref()
+        .filter(|before| **before != target.generation);
+    let mut backup_id = None;
+    if let Some(before) = outgoing
+        && root.exists(&format!("{}/{before}", layout::GENERATIONS))?
+    {
+        seal::write(
+            cap,
+            &Sealing {
+                generation: before,
+                superseded_by: Some(&target.generation),
+                run_id: Some(intent.run_id.as_str()),
+                reason: target.purpose.word(),
+                sole_copy,
+                now_ms,
+            },
+            // What follows the replacement of CURRENT is not left half-way for a signal.
+            &Interrupt::new(),
+        )?;
+        backup_id = Some(before.to_string());
+        log.add(&intent.run_id, now_ms, "sealed", before.as_str())?;
+    }
+    let undo = target.purpose == Purpose::Undo;
+    let (generation, head) = live_end(root, &target.generation, undo)?;
+    promote_line(
+        cap,
+        &generation,
+        head,
+        target.purpose.word(),
+        Some(receipt::path_of(&intent.run_id)),
+    )?;
+    log.add(
+        &intent.run_id,
+        now_ms,
+        "promoted",
+        target.generation.as_str(),
+    )?;
+    if undo {
+        return Ok(Completed {
+            backup_id,
+            probes: Vec::new(),
+            rolled_back: false,
+            coverage: coverage_of(root),
+        });
+    }
+    let probes = probe(cap, &generation, head);
+    let failed = probes.iter().any(|p| !p.ok);
+    log.add(
+        &intent.run_id,
+        now_ms,
+        "probed",
+        if failed { "failed" } else { "ok" },
+    )?;
+    // Without an older generation there is nothing to go back to: the receipt says what is wrong.
+    let rolled_back = match outgoing {
+        Some(before) if failed && backup_id.is_some() => {
+            roll_back(cap, log, intent, before, &target.generation, now_ms)?;
+            true
+        }
+        _ => false,
+    };
+    Ok(Completed {
+        backup_id,
+        probes,
+        rolled_back,
+        coverage: coverage_of(root),
+    })
+}
+
+fn roll_back(
+    cap: Capture<'_>,
+    log: &mut EventLog,
+    intent: &Intent,
+    before: &GenerationId,
+    target: &GenerationId,
+    now_ms: i64,
+) -> Result<()> {
+    generation::set_current(cap, before)?;
+    seal::lift(cap, before)?;
+    let (generation, head) = live_end(cap.root(), before, true)?;
+    promote_line(
+        cap,
+        &generation,
+        head,
+        "rolled-back",
+        Some(receipt::path_of(&intent.run_id)),
+    )?;
+    log.add(&intent.run_id, now_ms, "rolled-back", before.as_str())?;
+    if intent.target.as_ref().is_some_and(|t| t.made_here) {
+        cap.remove_candidate(target.as_str())?;
+    }
+    Ok(())
+}
+
+/// The generation as the coverage ledger will name it. One that is put back damaged can't always
+/// say its own end: then what was promised of it last counts.
+fn live_end(root: &Root, id: &GenerationId, promised: bool) -> Result<(Generation, Head)> {
+    let mut last = None;
+    if promised {
+        coverage::for_each(
+            root,
+            &mut |_, line| {
+                let (generation, commit, head) = line.promise();
+                if generation == id {
+                    last = Some((line.archive().to_owned(), Head { commit, head }));
+                }
+                Ok(())
+            },
+            &mut |_| Ok(()),
+        )?;
+    }
+    let manifest = generation::manifest(root, id);
+    if let Some((archive, head)) = last {
+        let manifest = match manifest {
+            Ok(Some(manifest)) => manifest,
+            _ => generation::Manifest::made(id, &archive, 0),
+        };
+        return Ok((
+            Generation {
+                id: id.clone(),
+                manifest,
+            },
+            head,
+        ));
+    }
+    let reader = ArchiveReader::open(root)?
+        .ok_or_else(|| Error::new(ErrorKind::ArchiveMissing, "no archive is live"))?;
+    Ok((reader.generation().clone(), reader.head()?))
+}
+
+/// What the live archive holds; `None` when it can't be told.
+#[must_use]
+pub fn coverage_of(root: &Root) -> Option<Coverage> {
+    let counts = ArchiveReader::open(root).ok().flatten()?.counts().ok()?;
+    Some(Coverage {
+        conversations: counts.conversations,
+        records: counts.records,
+        messages: counts.messages,
+    })
+}
+
+/// What the archive of a generation holds that no connection is open to; `None` when it can't be
+/// told.
+#[must_use]
+pub fn coverage_in(root: &Root, generation: &Generation) -> Option<Coverage> {
+    let _lock = ArchiveShared::acquire(root, PATIENCE).ok()?;
+    let db = layout::archive_db(generation.id.as_str());
+    let reader = ArchiveReader::open_aside(root, &db, &generation.manifest).ok()?;
+    let counts = reader.counts().ok()?;
+    Some(Coverage {
+        conversations: counts.conversations,
+        records: counts.records,
+        messages: counts.messages,
+    })
+}
+
+/// Finishes or closes every run that was killed. Called by everyone who takes the writer lock,
+/// before anything else is written. Damaged intents are left to a plan.
+///
+/// # Errors
+/// `no-space`, `permission-denied`, `io`; what was finished stays so.
+pub fn finish_interrupted(
+    cap: Capture<'_>,
+    now_ms: i64,
+    interrupt: &Interrupt,
+) -> Result<Vec<Finished>> {
+    let open = open_intents(cap.root())?;
+    let mut done = Vec::new();
+    for (_, intent) in open {
+        let Some(intent) = intent.filter(|i| i.format <= FORMAT) else {
+            continue;
+        };
+        interrupt.check()?;
+        let mut log = EventLog::open(cap)?;
+        done.push(close(cap, &mut log, &intent, now_ms)?);
+    }
+    Ok(done)
+}
+
+/// Finishes or closes one run.
+///
+/// # Errors
+/// As [`finish_interrupted`].
+pub fn close(
+    cap: Capture<'_>,
+    log: &mut EventLog,
+    intent: &Intent,
+    now_ms: i64,
+) -> Result<Finished> {
+    let root = cap.root();
+    let took_effect = match &intent.target {
+        Some(target) => current_or_none(root)?.as_ref() == Some(&target.generation),
+        None => false,
+    };
+    let mut receipt = Receipt {
+        format: receipt::FORMAT,
+        run_id: intent.run_id.clone(),
+        kind: intent.kind,
+        fingerprint: intent.fingerprint.clone(),
+        status: RunStatus::Failed,
+        begun_ms: intent.begun_ms,
+        ended_ms: now_ms,
+        cass_version: env!("CARGO_PKG_VERSION").to_owned(),
+        actions: outcomes(intent, took_effect),
+        before: intent.before.clone(),
+        after: None,
+        backup_id: None,
+        moved: moved_by(root, &intent.run_id)?,
+        coverage_before: None,
+        coverage_after: None,
+        probes: Vec::new(),
+        missing: 0,
+        undoes: intent.undoes.clone(),
+        error: None,
+        closed_by_later_run: true,
+    };
+    if took_effect {
+        let done = complete_promotion(cap, log, intent, true, now_ms)?;
+        receipt.status = if done.rolled_back {
+            RunStatus::RolledBack
+        } else {
+            RunStatus::Applied
+        };
+        receipt.backup_id = done.backup_id;
+        receipt.probes = done.probes;
+        receipt.coverage_after = done.coverage;
+    } else {
+        if let Some(target) = intent.target.as_ref().filter(|t| t.made_here) {
+            cap.remove_candidate(target.generation.as_str())?;
+        }
+        // What it put aside for a promotion that did not come is wanted again.
+        if intent.target.is_some() {
+            for moved in std::mem::take(&mut receipt.moved) {
+                put_back(cap, &moved)?;
+            }
+        }
+        receipt.error = Some("the run was killed before it took effect".to_owned());
+    }
+    receipt.after = current_or_none(root)?;
+    let path = write_receipt(cap, log, &receipt)?;
+    Ok(Finished {
+        run_id: intent.run_id.clone(),
+        status: receipt.status,
+        receipt: path,
+    })
+}
+
+fn outcomes(intent: &Intent, took_effect: bool) -> Vec<ActionOutcome> {
+    let outcome = if took_effect {
+        OutcomeWord::Done
+    } else {
+        OutcomeWord::Unknown
+    };
+    intent
+        .actions
+        .iter()
+        .map(|action| ActionOutcome {
+            action: action.word().to_owned(),
+            outcome,
+            detail: "the run was killed and closed by a later one".to_owned(),
+        })
+        .collect()
+}

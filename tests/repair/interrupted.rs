@@ -1,0 +1,1 @@
+//! Runs that were killed: the next writer finishes or closes them.

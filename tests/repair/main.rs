@@ -1,0 +1,20 @@
+//! The plan engine, seen from outside: the binary on real samples, damaged by hand.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
+#[path = "../journey/sandbox.rs"]
+#[allow(dead_code)]
+mod sandbox;
+
+mod backups;
+mod interrupted;
+mod lab;
+mod rungs;
+mod wrong_uses;
