@@ -21,7 +21,7 @@ use crate::report::search::{
 use crate::report::time::rfc3339;
 use crate::store::archive::ArchiveReader;
 use crate::store::lexical::{
-    Cursor, Filter, Form, LexicalReader, Looked, MAX_SEEN, Query, State, Survey, look, snippet,
+    Cursor, Filter, Form, LexicalReader, Looked, Query, State, Survey, look, snippet,
 };
 
 /// Bytes of a snippet.
@@ -186,15 +186,14 @@ impl Asked<'_> {
     fn fill(&self, body: &mut SearchBody) -> Result<()> {
         let index = self.index;
         let mut cursor = self.cursor(index)?;
-        let before = cursor.seen.len();
+        let before = cursor.shown();
         let limit = usize::try_from(self.args.limit).unwrap_or(usize::MAX);
         let mut gone = BTreeSet::new();
         let mut altered = None;
-        let mut more = true;
         // Rows of the hits of each session.
         let mut of_session: BTreeMap<String, (Conversation, BTreeSet<i64>)> = BTreeMap::new();
         let mut rows = Vec::new();
-        while more && body.hits.len() < limit {
+        let more = loop {
             let wanted = limit - body.hits.len();
             let left_out: BTreeSet<i64> = cursor.seen.union(&gone).copied().collect();
             let page = index
@@ -207,13 +206,12 @@ impl Asked<'_> {
                     &self.ctx.interrupt,
                 )
                 .map_err(damaged)?;
-            body.total = page.total;
-            body.total_is_lower_bound |= page.ranking.more;
+            let older_than = page.ranking.older_than;
+            body.total_is_lower_bound |= older_than.is_some();
             body.ranking = page.ranking.into();
             if let Some(explain) = &mut body.explain {
                 explain.order = body.ranking.rule.words().to_owned();
             }
-            more = page.hits.len() == wanted;
             for scored in page.hits {
                 let placed = match self.archive.placed_message(scored.id) {
                     Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
@@ -243,7 +241,8 @@ impl Asked<'_> {
                         let mut hit = SearchHit::new(m, text, scored.score);
                         hit.source_exists = (hit.source_id == LOCAL)
                             .then(|| std::fs::symlink_metadata(path).is_ok());
-                        hit.rank = u64::try_from(before + body.hits.len() + 1).unwrap_or(u64::MAX);
+                        let so_far = u64::try_from(body.hits.len()).unwrap_or(u64::MAX);
+                        hit.rank = before.saturating_add(so_far).saturating_add(1);
                         hit.context = self.context(scored.id)?;
                         body.hits.push(Hit {
                             all: hit,
@@ -257,13 +256,29 @@ impl Asked<'_> {
                     }
                 }
             }
-        }
-        let missing = u64::try_from(gone.len()).unwrap_or(u64::MAX);
-        body.total = body.total.saturating_sub(missing);
-        let shown = u64::try_from(cursor.seen.len()).unwrap_or(u64::MAX);
-        if body.total > shown && !body.hits.is_empty() && cursor.seen.len() < MAX_SEEN {
-            body.next_cursor = Some(cursor.encode());
-        }
+            let missing = u64::try_from(gone.len()).unwrap_or(u64::MAX);
+            let ranked = body.ranking.ranked.saturating_sub(missing);
+            // Of those that were shown some may be superseded by now.
+            body.total = cursor.earlier.saturating_add(ranked).max(cursor.shown());
+            body.ranking.total_estimate = match older_than {
+                Some(_) => cursor.earlier.saturating_add(body.ranking.total_estimate),
+                None => body.total,
+            };
+            if page.rest {
+                if body.hits.len() < limit {
+                    continue;
+                }
+                break true;
+            }
+            let Some(row) = older_than else { break false };
+            cursor.go_behind(row);
+            gone.clear();
+            // One page has one order.
+            if !body.hits.is_empty() {
+                break true;
+            }
+        };
+        body.next_cursor = more.then(|| cursor.encode());
         self.number(body, &of_session, &rows)?;
         altered.map_or(Ok(()), Err)
     }
@@ -329,6 +344,7 @@ impl Asked<'_> {
             return Ok(Cursor {
                 bound_to,
                 newest: index.newest().map_err(damaged)?,
+                earlier: 0,
                 seen: BTreeSet::new(),
             });
         };
@@ -466,11 +482,14 @@ impl Human for SearchBody {
         text.push_str(match (b.next_cursor.is_some(), b.ranking.rule) {
             (false, RankRule::Best) => "",
             (true, RankRule::Best) => "; the best come first",
-            (_, RankRule::BestOfNewest) => "; of the newest 10,000 the best come first",
-            (_, RankRule::Newest) => "; the newest come first, since most hold these words",
+            (_, RankRule::BestOfNewest) => {
+                "; ranked 10,000 at a time, those archived last before older ones"
+            }
+            (_, RankRule::Newest) => "; those archived last come first: most hold these words",
         });
         text.push('.');
-        if b.next_cursor.is_some() {
+        let first = r.recommended_commands.first();
+        if first.is_some_and(|c| c.id == NextId::SearchOn) {
             text.push_str(" The next page:");
         }
         text

@@ -29,14 +29,16 @@ pub struct SearchBody {
     pub query: String,
     /// In the order of `ranking.rule`; of equals the newest first.
     pub hits: Vec<Hit>,
-    /// How many messages match, those of earlier pages included. It ends at 10,000.
+    /// How many messages match, those of earlier pages included. It counts 10,000 further than the
+    /// pages of the 10,000 matches before these.
     pub total: u64,
-    /// Whether more messages match or may match: there are more than 10,000, or the index does not
+    /// Whether more messages match or may match: older ones were not counted, or the index does not
     /// know all messages yet.
     pub total_is_lower_bound: bool,
     /// How matches were ranked and counted.
     pub ranking: RankingBlock,
-    /// `--cursor` for the next page; null when this is the last one. A list ends after 10,000 hits.
+    /// `--cursor` for the next page; null when this is the last one. A page may have fewer hits than
+    /// `--limit` and still not be the last.
     pub next_cursor: Option<String>,
     /// The index that was asked.
     pub lexical: LexicalBlock,
@@ -49,14 +51,16 @@ impl Body for SearchBody {
     const NAME: &'static str = "search";
 }
 
-/// What the order of hits goes by.
+/// What the order of hits goes by. The newest message is the one that was archived last, whatever
+/// time it bears.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RankRule {
     /// The best first by BM25, of everything that matches.
     #[default]
     Best,
-    /// The best first by BM25, of the newest 10,000 matches; older ones are not in the list.
+    /// The best first by BM25, of the newest 10,000 matches; then of the 10,000 before them, and so
+    /// on.
     BestOfNewest,
     /// The newest first: most messages hold these words, so that they tell none apart.
     Newest,
@@ -67,13 +71,14 @@ pub enum RankRule {
 pub struct RankingBlock {
     /// The order of the list.
     pub rule: RankRule,
-    /// Matches that have a place in the list.
+    /// Matches that were ranked together, among them these hits: 10,000 at most.
     pub ranked: u64,
     /// How many messages match, as the newest part of the index lets one expect; the number itself
     /// when all were counted.
     pub total_estimate: u64,
     /// Clauses that a message must hold and that had no part in its score: common words, and
-    /// beginnings of words beside words. Only in an index of more than 10,000 messages.
+    /// beginnings of words beside words. None in an index of up to 10,000 messages, superseded ones
+    /// counted.
     pub unweighed: Vec<String>,
 }
 
@@ -98,8 +103,10 @@ impl RankRule {
     pub const fn words(self) -> &'static str {
         match self {
             RankRule::Best => "bm25, then the newest",
-            RankRule::BestOfNewest => "bm25 of the newest 10,000 matches, then the newest",
-            RankRule::Newest => "the newest first: most messages hold these words",
+            RankRule::BestOfNewest => {
+                "bm25, of 10,000 matches at a time, the last archived ones first"
+            }
+            RankRule::Newest => "the last archived first: most messages hold these words",
         }
     }
 }
@@ -226,7 +233,8 @@ pub struct SearchHit {
     pub workspace: Option<String>,
     /// Id of the message, as the export has it.
     pub message_id: String,
-    /// Its number in the session, from 1, as `view --from` takes it.
+    /// Its number in the session, from 1, as `view --from` takes it and `view` gives it. Null when
+    /// damage in the archive keeps it from being counted.
     pub number: Option<u64>,
     /// The command that shows the session from this message on.
     pub view_argv: Option<Vec<String>>,

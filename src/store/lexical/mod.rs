@@ -13,7 +13,7 @@ mod state;
 mod tokens;
 
 pub use build::{Cause, Refreshed, refresh};
-pub use cursor::{Cursor, MAX_SEEN};
+pub use cursor::Cursor;
 pub use query::Query;
 pub use schema::Served;
 pub use search::{Filter, LexicalReader, Page, RANKED, Ranking, Rule, Scored};

@@ -1,9 +1,13 @@
 //! One question to the index: a walk over what matches, the newest first, and scores for it.
 //!
+//! The newest message is the one that was archived last: an index numbers its documents in the
+//! order of the archive, and FTS5 can walk in that order alone.
+//!
 //! FTS5 scores a message by reading every place of every word of the query in the whole index. What
-//! that costs is bounded in two ways, neither of which changes anything in an index of up to
-//! [`RANKED`] messages: words that most messages hold are not weighed (BM25 gives them no weight
-//! either), and of more than [`RANKED`] matches the newest ones are ranked. [`Ranking`] says so.
+//! that costs is bounded in two ways, neither of which changes anything in an index that was given
+//! up to [`RANKED`] messages: words that most messages hold are not weighed, and of more than
+//! [`RANKED`] matches the newest ones are ranked; the older ones follow them, [`RANKED`] at a time.
+//! [`Ranking`] says so.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
@@ -26,8 +30,8 @@ use crate::store::{layout, sqlite};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rows between two looks for a signal.
 const LOOK: u64 = 4096;
-/// Matches that are ranked and counted, the newest ones. A list ends there too.
-pub const RANKED: usize = super::MAX_SEEN;
+/// Matches that are ranked together and counted, the newest ones.
+pub const RANKED: usize = 10_000;
 /// The newest documents, of which most hold a common word.
 const SAMPLE: i64 = 4096;
 
@@ -82,8 +86,9 @@ pub struct Ranking {
     pub rule: Rule,
     /// Matches that have a place in it.
     pub ranked: u64,
-    /// Whether there are more matches, all of them older than those that are ranked.
-    pub more: bool,
+    /// Row number in the archive of the oldest of them, when there are older matches, which are not
+    /// ranked.
+    pub older_than: Option<i64>,
     /// How many there are in all: as many as in the newest part of the index everywhere. The very
     /// number when there are no more.
     pub estimate: u64,
@@ -96,8 +101,8 @@ pub struct Ranking {
 pub struct Page {
     /// The best first; of equals the newest.
     pub hits: Vec<Scored>,
-    /// The matches that were counted, those seen before included: all, unless `ranking.more`.
-    pub total: u64,
+    /// Whether more of the ranked matches are still to come.
+    pub rest: bool,
     /// How they were ranked.
     pub ranking: Ranking,
 }
@@ -184,7 +189,8 @@ impl LexicalReader {
             .map_err(|e| self.failed(e))
     }
 
-    /// The best `limit` matches with a row number of at most `bound` that are not in `seen`.
+    /// The best `limit` matches with a row number of at most `bound` that are not in `seen`, of the
+    /// newest [`RANKED`] ones up to there.
     ///
     /// # Errors
     /// `archive-corrupt` when the index is damaged; `interrupted`, `terminated`, `io`.
@@ -202,7 +208,7 @@ impl LexicalReader {
                 query,
                 filter,
                 bound,
-                seen.len().saturating_add(limit),
+                seen.len().saturating_add(limit).saturating_add(1),
                 interrupt,
             )
             .map_err(|e| self.failed(e))?;
@@ -210,25 +216,27 @@ impl LexicalReader {
             interrupt.check()?;
             return Ok(Page::default());
         };
-        let mut hits = Vec::new();
+        let (mut hits, mut rest) = (Vec::new(), false);
         let mut message = self
             .conn
             .prepare_cached("SELECT archive_row FROM doc WHERE id=?1")
             .map_err(|e| self.failed(e))?;
         for doc in best {
-            if hits.len() == limit {
-                break;
-            }
             let id = message
                 .query_row([doc.id], |r| r.get(0))
                 .map_err(|e| self.failed(e))?;
-            if !seen.contains(&id) {
-                hits.push(Scored { id, ..doc });
+            if seen.contains(&id) {
+                continue;
             }
+            if hits.len() == limit {
+                rest = true;
+                break;
+            }
+            hits.push(Scored { id, ..doc });
         }
         Ok(Page {
             hits,
-            total: ranking.ranked,
+            rest,
             ranking,
         })
     }
@@ -250,7 +258,6 @@ impl LexicalReader {
         let ranked = matches.get(..RANKED).unwrap_or(&matches);
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let mut ranking = Ranking {
-            more,
             ranked: count(ranked.len()),
             estimate: count(ranked.len()),
             ..Ranking::default()
@@ -265,12 +272,14 @@ impl LexicalReader {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let all = (share * last as f64).round() as u64;
             ranking.estimate = all.max(count(matches.len()));
+            let row = "SELECT archive_row FROM doc WHERE id=?1";
+            ranking.older_than = Some(self.conn.query_row(row, [oldest], |r| r.get(0))?);
         }
         let everywhere = more && span < 2 * i64::try_from(RANKED).unwrap_or(i64::MAX);
         let weighed = if everywhere {
             Vec::new()
         } else {
-            self.weighed(query, last)?
+            self.weighed(query)?
         };
         ranking.unweighed = query
             .clauses()
@@ -366,8 +375,12 @@ impl LexicalReader {
     /// The clauses that scores are made of. In a small index all of them. In a large one those of
     /// which a word is not common; beginnings of words, whose every use gathers all words that
     /// begin so, only where there is nothing else.
-    fn weighed<'q>(&self, query: &'q Query, last: i64) -> rusqlite::Result<Vec<&'q Clause>> {
+    ///
+    /// It goes by the whole index, so that every page of a list goes by the same.
+    fn weighed<'q>(&self, query: &'q Query) -> rusqlite::Result<Vec<&'q Clause>> {
         let clauses = query.clauses().iter();
+        let last = "SELECT coalesce(max(id),0) FROM doc";
+        let last: i64 = self.conn.query_row(last, [], |r| r.get(0))?;
         if usize::try_from(last).is_ok_and(|n| n <= RANKED) {
             return Ok(clauses.collect());
         }
@@ -392,8 +405,8 @@ impl LexicalReader {
         Ok(words)
     }
 
-    /// Whether more than half of the newest documents up to `last` hold `token`: BM25 as FTS5 has
-    /// it gives a word no weight from there on.
+    /// Whether more than half of the newest documents up to `last` hold `token`. If as many of all
+    /// documents do, BM25 as FTS5 has it gives a word next to no weight.
     fn is_common(&self, token: &str, last: i64) -> rusqlite::Result<bool> {
         let n: i64 = self
             .conn

@@ -16,8 +16,8 @@ use crate::model::record::MessageKind;
 /// of another number is made again.
 pub const VERSION: i64 = 2;
 
-/// Bytes of a message that are indexed: more than a record of a log can have. What a database's row
-/// holds behind them is not found; such messages are counted, and every search says how many.
+/// Bytes of a message that are indexed. What is behind them is not found; such messages are counted,
+/// and every search says how many.
 pub const MAX_TEXT: usize = 64 << 20;
 /// Characters of a word that count; a longer one is found by its beginning.
 pub const MAX_WORD: usize = 64;
