@@ -1,5 +1,7 @@
 //! Points in time as people write them.
 
+use std::fmt;
+
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
@@ -13,6 +15,28 @@ pub enum Moment {
     Day(i64, i64),
     /// Milliseconds since the Unix epoch.
     At(i64),
+}
+
+/// As it can be read again.
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Moment::Ago(ms) => {
+                let units = [(604_800_000, 'w'), (86_400_000, 'd'), (3_600_000, 'h')];
+                let fits = units.into_iter().find(|(unit, _)| ms % unit == 0);
+                let (unit, name) = fits.unwrap_or((60_000, 'm'));
+                write!(f, "{}{name}", ms / unit)
+            }
+            Moment::Day(first, _) => {
+                let text = Timestamp::from_millisecond(first).unwrap_or_default();
+                f.write_str(text.to_string().get(..10).unwrap_or_default())
+            }
+            Moment::At(ms) => {
+                let at = Timestamp::from_millisecond(ms).unwrap_or_default();
+                write!(f, "{at}")
+            }
+        }
+    }
 }
 
 impl Moment {
@@ -88,6 +112,23 @@ fn ago(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        for text in [
+            "30m",
+            "36h",
+            "0m",
+            "7d",
+            "2w",
+            "4294967295w",
+            "2026-01-31",
+            "2026-01-31T12:00:00.25Z",
+        ] {
+            let moment = Moment::parse(text).unwrap();
+            assert_eq!(Moment::parse(&moment.to_string()), Ok(moment), "{text}");
+        }
+    }
 
     #[test]
     fn what_people_write() {

@@ -5,7 +5,7 @@ use super::sanitise::{columns, fit, shell_line, visible};
 
 /// Lines of a page.
 pub const MAX_LINES: usize = 40;
-/// Columns of a line. The line to paste is never cut.
+/// Columns of a line. Lines to paste are never cut.
 pub const MAX_COLUMNS: usize = 80;
 
 /// How a line is marked.
@@ -72,6 +72,14 @@ impl Page {
         self.facts.push(Line {
             mark: None,
             text: fit(&visible(text), MAX_COLUMNS),
+        });
+    }
+
+    /// A command to paste, among the facts. It is never cut.
+    pub fn command(&mut self, argv: &[String]) {
+        self.facts.push(Line {
+            mark: None,
+            text: format!("  {}", shell_line(argv)),
         });
     }
 

@@ -1,10 +1,10 @@
 //! Going through a session as people read it: its messages in order, and between them the places
 //! where its files are damaged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::conversation::{ArchivedMessage, ArchivedSkip, Conversation};
 use crate::model::interrupt::Interrupt;
 use crate::model::path::PathText;
@@ -133,6 +133,37 @@ pub fn read(
         }
     }
     Ok(totals)
+}
+
+/// The numbers of messages, given by their rows, among those that were not superseded; ends with the
+/// last of them. A row that is not read has none.
+///
+/// # Errors
+/// `archive-corrupt`, `io`, `interrupted` or `terminated`.
+pub fn numbers(
+    interrupt: &Interrupt,
+    archive: &ArchiveReader,
+    session: &Conversation,
+    rows: &BTreeSet<i64>,
+) -> Result<BTreeMap<i64, u64>> {
+    let (mut found, mut number) = (BTreeMap::new(), 0);
+    let walked = archive.reading(session, &mut |place| {
+        interrupt.check()?;
+        if !place.superseded {
+            number += 1;
+            if rows.contains(&place.row) {
+                found.insert(place.row, number);
+            }
+        }
+        if found.len() < rows.len() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Internal, "the rest is not wanted"))
+    });
+    match walked {
+        Err(e) if found.len() < rows.len() => Err(e),
+        _ => Ok(found),
+    }
 }
 
 /// The damage in the session's files, by the row of the source, the last first; and how many

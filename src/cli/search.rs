@@ -1,30 +1,33 @@
 //! `cass search`
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::args::SearchArgs;
 use super::context::Context;
 use super::emit::Human;
-use super::page::{Mark, Page, count};
-use super::place;
+use super::page::{MAX_LINES, Mark, Page, count};
 use super::sanitise::{columns, fit, visible};
+use super::{place, reading};
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::next::Next;
+use crate::model::conversation::Conversation;
+use crate::model::next::{Next, NextId};
 use crate::model::path::normalise;
 use crate::model::record::Role;
 use crate::report::envelope::Report;
 use crate::report::search::{
-    ContextBlock, ContextMessage, ExplainBlock, Hit, LexicalBlock, LexicalState, SearchBody,
-    SearchHit, search_report, unavailable,
+    ContextBlock, ContextMessage, ExplainBlock, Hit, LexicalBlock, LexicalState, RankRule,
+    RankingBlock, SearchBody, SearchHit, search_report, unavailable,
 };
 use crate::report::time::rfc3339;
 use crate::store::archive::ArchiveReader;
 use crate::store::lexical::{
-    Cursor, Filter, Form, LexicalReader, Looked, MAX_SEEN, Query, State, Survey, look, snippet,
+    Cursor, Filter, Form, LexicalReader, Looked, Query, State, Survey, look, snippet,
 };
 
 /// Bytes of a snippet.
 const SNIPPET: usize = 240;
+/// Lines at the end of a page.
+const FOOTER: usize = 4;
 /// Source id of this machine.
 const LOCAL: &str = "local";
 
@@ -53,6 +56,7 @@ pub(super) fn run(ctx: &Context, args: &SearchArgs) -> Result<Report<SearchBody>
         hits: Vec::new(),
         total: 0,
         total_is_lower_bound: found.state != State::Ready,
+        ranking: RankingBlock::default(),
         next_cursor: None,
         lexical: block(&found),
         explain: args.explain.then(|| ExplainBlock {
@@ -60,12 +64,18 @@ pub(super) fn run(ctx: &Context, args: &SearchArgs) -> Result<Report<SearchBody>
             words_left_out: u64::try_from(query.left_out()).unwrap_or(u64::MAX),
             since: filter.since_ms.and_then(rfc3339),
             until: filter.until_ms.and_then(rfc3339),
-            order: "bm25, then the newest".to_owned(),
+            order: RankRule::Best.words().to_owned(),
         }),
     };
     let Some(index) = index.filter(|_| found.state.answers()) else {
         let error = unavailable(&found.state);
-        return Ok(search_report(body, Some(&error), Next::Index, &ctx.site));
+        return Ok(search_report(
+            body,
+            Some(&error),
+            Next::Index,
+            None,
+            &ctx.site,
+        ));
     };
     let asked = Asked {
         ctx,
@@ -76,19 +86,61 @@ pub(super) fn run(ctx: &Context, args: &SearchArgs) -> Result<Report<SearchBody>
         filter: &filter,
     };
     match asked.fill(&mut body) {
-        Ok(()) => Ok(search_report(body, None, Next::Index, &ctx.site)),
+        Ok(()) => {
+            let more = body.next_cursor.as_deref().map(|c| on(args, c));
+            Ok(search_report(body, None, Next::Index, more, &ctx.site))
+        }
         Err(e) if e.kind() == ErrorKind::LexicalUnavailable => {
             body.lexical.state = LexicalState::Corrupt;
             body.total_is_lower_bound = true;
             // It lies where only a question or a full run looks.
-            Ok(search_report(body, Some(&e), Next::IndexFull, &ctx.site))
+            Ok(search_report(
+                body,
+                Some(&e),
+                Next::IndexFull,
+                None,
+                &ctx.site,
+            ))
         }
         // Rows that do not agree with their hashes; the other hits stand.
         Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
             body.total_is_lower_bound = true;
-            Ok(search_report(body, Some(&e), Next::Check, &ctx.site))
+            let more = body.next_cursor.as_deref().map(|c| on(args, c));
+            Ok(search_report(body, Some(&e), Next::Check, more, &ctx.site))
         }
         Err(e) => Err(e),
+    }
+}
+
+/// The same search, on the page behind `cursor`.
+fn on(args: &SearchArgs, cursor: &str) -> Next {
+    let mut flags = Vec::new();
+    let mut flag = |name: &str, value: Option<String>| {
+        flags.extend(value.map(|v| format!("--{name}={v}")));
+    };
+    flag("agent", args.agent.map(|p| p.as_str().to_owned()));
+    // A path that is no text can't be typed again from a document; such a search names no
+    // sessions either, since workspaces are text.
+    let workspace = args.workspace.as_ref();
+    flag(
+        "workspace",
+        workspace.map(|p| p.to_string_lossy().into_owned()),
+    );
+    flag("source", args.source.clone());
+    flag("role", args.role.map(|r| role(r).to_owned()));
+    flag("since", args.since.map(|m| m.to_string()));
+    flag("until", args.until.map(|m| m.to_string()));
+    flag("limit", Some(args.limit.to_string()));
+    let fields = (!args.fields.is_empty()).then(|| args.fields.join(","));
+    flag("fields", fields);
+    flag("context", args.context.map(|n| n.to_string()));
+    flag("cursor", Some(cursor.to_owned()));
+    if args.explain {
+        flags.push("--explain".to_owned());
+    }
+    Next::SearchOn {
+        flags,
+        query: args.query.clone(),
     }
 }
 
@@ -100,6 +152,7 @@ fn block(found: &Survey) -> LexicalBlock {
             State::Stale { commits } => commits,
             _ => 0,
         },
+        cut: found.served.cut,
     }
 }
 
@@ -133,12 +186,14 @@ impl Asked<'_> {
     fn fill(&self, body: &mut SearchBody) -> Result<()> {
         let index = self.index;
         let mut cursor = self.cursor(index)?;
-        let before = cursor.seen.len();
+        let before = cursor.shown();
         let limit = usize::try_from(self.args.limit).unwrap_or(usize::MAX);
         let mut gone = BTreeSet::new();
         let mut altered = None;
-        let mut more = true;
-        while more && body.hits.len() < limit {
+        // Rows of the hits of each session.
+        let mut of_session: BTreeMap<String, (Conversation, BTreeSet<i64>)> = BTreeMap::new();
+        let mut rows = Vec::new();
+        let more = loop {
             let wanted = limit - body.hits.len();
             let left_out: BTreeSet<i64> = cursor.seen.union(&gone).copied().collect();
             let page = index
@@ -151,8 +206,12 @@ impl Asked<'_> {
                     &self.ctx.interrupt,
                 )
                 .map_err(damaged)?;
-            body.total = page.total;
-            more = page.hits.len() == wanted;
+            let older_than = page.ranking.older_than;
+            body.total_is_lower_bound |= older_than.is_some();
+            body.ranking = page.ranking.into();
+            if let Some(explain) = &mut body.explain {
+                explain.order = body.ranking.rule.words().to_owned();
+            }
             for scored in page.hits {
                 let placed = match self.archive.placed_message(scored.id) {
                     Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
@@ -173,10 +232,17 @@ impl Asked<'_> {
                         let form = Form::of(said.kind, &said.text);
                         let text = snippet(self.query, &said.text, form, SNIPPET);
                         let path = m.source.path.clone();
+                        of_session
+                            .entry(m.conversation.id.clone())
+                            .or_insert_with(|| (m.conversation.clone(), BTreeSet::new()))
+                            .1
+                            .insert(scored.id);
+                        rows.push(scored.id);
                         let mut hit = SearchHit::new(m, text, scored.score);
                         hit.source_exists = (hit.source_id == LOCAL)
                             .then(|| std::fs::symlink_metadata(path).is_ok());
-                        hit.rank = u64::try_from(before + body.hits.len() + 1).unwrap_or(u64::MAX);
+                        let so_far = u64::try_from(body.hits.len()).unwrap_or(u64::MAX);
+                        hit.rank = before.saturating_add(so_far).saturating_add(1);
                         hit.context = self.context(scored.id)?;
                         body.hits.push(Hit {
                             all: hit,
@@ -190,14 +256,68 @@ impl Asked<'_> {
                     }
                 }
             }
-        }
-        let missing = u64::try_from(gone.len()).unwrap_or(u64::MAX);
-        body.total = body.total.saturating_sub(missing);
-        let shown = u64::try_from(cursor.seen.len()).unwrap_or(u64::MAX);
-        if body.total > shown && !body.hits.is_empty() && cursor.seen.len() < MAX_SEEN {
-            body.next_cursor = Some(cursor.encode());
-        }
+            let missing = u64::try_from(gone.len()).unwrap_or(u64::MAX);
+            let ranked = body.ranking.ranked.saturating_sub(missing);
+            // Of those that were shown some may be superseded by now.
+            body.total = cursor.earlier.saturating_add(ranked).max(cursor.shown());
+            body.ranking.total_estimate = match older_than {
+                Some(_) => cursor.earlier.saturating_add(body.ranking.total_estimate),
+                None => body.total,
+            };
+            if page.rest {
+                if body.hits.len() < limit {
+                    continue;
+                }
+                break true;
+            }
+            let Some(row) = older_than else { break false };
+            cursor.go_behind(row);
+            gone.clear();
+            // One page has one order.
+            if !body.hits.is_empty() {
+                break true;
+            }
+        };
+        body.next_cursor = more.then(|| cursor.encode());
+        self.number(body, &of_session, &rows)?;
         altered.map_or(Ok(()), Err)
+    }
+
+    /// Says where `view` has each hit. `rows` are those of the hits.
+    fn number(
+        &self,
+        body: &mut SearchBody,
+        of_session: &BTreeMap<String, (Conversation, BTreeSet<i64>)>,
+        rows: &[i64],
+    ) -> Result<()> {
+        let fields = &self.args.fields;
+        if !fields.is_empty() && !fields.iter().any(|f| f == "number" || f == "view_argv") {
+            return Ok(());
+        }
+        let mut numbers = BTreeMap::new();
+        for (session, rows) in of_session.values() {
+            numbers.extend(reading::numbers(
+                &self.ctx.interrupt,
+                self.archive,
+                session,
+                rows,
+            )?);
+        }
+        for (hit, row) in body.hits.iter_mut().zip(rows) {
+            let hit = &mut hit.all;
+            hit.number = numbers.get(row).copied();
+            hit.view_argv = hit.number.and_then(|from| {
+                let view = Next::View {
+                    id: hit.session_id.clone(),
+                    from,
+                    count: None,
+                    raw: false,
+                    all: false,
+                };
+                self.ctx.site.argv(view.argv())
+            });
+        }
+        Ok(())
     }
 
     /// Where the list goes on, or its beginning.
@@ -224,6 +344,7 @@ impl Asked<'_> {
             return Ok(Cursor {
                 bound_to,
                 newest: index.newest().map_err(damaged)?,
+                earlier: 0,
                 seen: BTreeSet::new(),
             });
         };
@@ -288,8 +409,19 @@ impl Human for SearchBody {
         }
         if let Some(e) = &b.explain {
             page.fact(&format!("asked     {}", e.clauses.join(" AND ")));
+            page.fact(&format!("order     {}", e.order));
+            if !b.ranking.unweighed.is_empty() {
+                page.fact(&format!("no weight {}", b.ranking.unweighed.join(", ")));
+            }
         }
-        for hit in &b.hits {
+        if b.lexical.cut > 0 {
+            let n = count(b.lexical.cut, "message is", "messages are");
+            let text = format!("{n} searched in the first 64 MiB alone");
+            page.anomaly(Mark::Info, &text);
+        }
+        // Each hit has three lines; a second line of its text where there is room.
+        let room = (MAX_LINES - FOOTER).saturating_sub(3 * b.hits.len());
+        for (n, hit) in b.hits.iter().enumerate() {
             let h = &hit.all;
             let day = h.time.as_deref().and_then(|t| t.get(..10)).unwrap_or("-");
             let id = h.session_id.get(..12).unwrap_or(&h.session_id);
@@ -312,11 +444,22 @@ impl Human for SearchBody {
             for m in around.map_or(&[][..], |c| &c.before) {
                 page.fact(&neighbour("before", m));
             }
-            for line in two_lines(h) {
+            let lines = two_lines(h);
+            for line in lines.iter().take(if n < room { 2 } else { 1 }) {
                 page.fact(&format!("  {line}"));
             }
             for m in around.map_or(&[][..], |c| &c.after) {
                 page.fact(&neighbour("after", m));
+            }
+            if let Some(argv) = &h.view_argv {
+                page.command(argv);
+            }
+        }
+        // The first one stands at the end of the page anyway.
+        for next in r.recommended_commands.iter().skip(1) {
+            if next.id == NextId::SearchOn {
+                page.fact("the next page:");
+                page.command(&next.argv);
             }
         }
     }
@@ -328,13 +471,28 @@ impl Human for SearchBody {
             Some(e) if e.kind != ErrorKind::ArchiveCorrupt => return none(),
             _ => {}
         }
-        let found = count(b.total, "message matches", "messages match");
-        let more = if b.next_cursor.is_some() {
-            "; the best are shown (--limit N for more)"
+        let mut text = if b.ranking.total_estimate > b.total {
+            format!(
+                "More than {} messages match, about {}",
+                b.total, b.ranking.total_estimate
+            )
         } else {
-            ""
+            count(b.total, "message matches", "messages match")
         };
-        format!("{found}{more}.")
+        text.push_str(match (b.next_cursor.is_some(), b.ranking.rule) {
+            (false, RankRule::Best) => "",
+            (true, RankRule::Best) => "; the best come first",
+            (_, RankRule::BestOfNewest) => {
+                "; ranked 10,000 at a time, those archived last before older ones"
+            }
+            (_, RankRule::Newest) => "; those archived last come first: most hold these words",
+        });
+        text.push('.');
+        let first = r.recommended_commands.first();
+        if first.is_some_and(|c| c.id == NextId::SearchOn) {
+            text.push_str(" The next page:");
+        }
+        text
     }
 }
 

@@ -45,6 +45,8 @@ pub enum NextId {
     SessionsShow,
     /// Read one session.
     View,
+    /// The next page of a search.
+    SearchOn,
     /// Put the files of one session back where its harness finds them.
     Restore,
     /// Hand out the files of one session.
@@ -117,6 +119,13 @@ pub enum Next {
         /// Superseded versions too.
         all: bool,
     },
+    /// `cass search … --cursor C -- QUERY`
+    SearchOn {
+        /// Flags, each with its value in the same word.
+        flags: Vec<String>,
+        /// The words of the query, as they were given.
+        query: Vec<String>,
+    },
     /// `cass sessions restore ID --into-harness`
     Restore {
         /// The session.
@@ -187,6 +196,7 @@ impl Next {
             Next::SessionsList { .. } => NextId::SessionsList,
             Next::SessionsShow(_) => NextId::SessionsShow,
             Next::View { .. } => NextId::View,
+            Next::SearchOn { .. } => NextId::SearchOn,
             Next::Restore { .. } => NextId::Restore,
             Next::ExportRaw(_) => NextId::ExportRaw,
             Next::Repair { .. } => NextId::Repair,
@@ -249,6 +259,13 @@ impl Next {
                 argv.extend(raw.then(|| "--raw".to_owned()));
                 argv.extend(all.then(|| "--all".to_owned()));
                 argv.extend(["--".to_owned(), id.clone()]);
+                argv
+            }
+            Next::SearchOn { flags, query } => {
+                let mut argv = words(&["search"]);
+                argv.extend(flags.iter().cloned());
+                argv.push("--".to_owned());
+                argv.extend(query.iter().cloned());
                 argv
             }
             Next::Restore { id, version } => {
@@ -318,6 +335,7 @@ impl Next {
             Next::SessionsList { .. } => "lists the sessions",
             Next::SessionsShow(_) => "shows that session",
             Next::View { .. } => "shows that session, from this message on",
+            Next::SearchOn { .. } => "shows the next page of hits",
             Next::Restore { .. } => "puts that session's files back where its harness finds them",
             Next::ExportRaw(_) => "hands out that session's files, byte for byte",
             Next::Repair {
@@ -366,6 +384,10 @@ impl Next {
                 count: Some(3),
                 raw: true,
                 all: true,
+            },
+            Next::SearchOn {
+                flags: vec!["--limit=2".to_owned(), "--cursor=--x".to_owned()],
+                query: vec!["-rf".to_owned(), "\"a b".to_owned()],
             },
             Next::Restore {
                 id: "-x".to_owned(),

@@ -128,7 +128,7 @@ pub struct IndexLexical {
     pub removed: u64,
     /// Messages of the archive that can't be found, because they could not be read or indexed.
     pub unreadable: u64,
-    /// Messages that can be found by their first 256 KiB alone.
+    /// Messages that can be found by their first 64 MiB alone.
     pub cut: u64,
     /// What kept it from being brought up to date; null when nothing did. The archive is whole.
     pub problem: Option<String>,

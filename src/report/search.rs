@@ -12,12 +12,12 @@ use super::time::rfc3339;
 use crate::error::{Error, ErrorKind};
 use crate::exit::ExitCodeKind;
 use crate::model::finding::RiskLevel;
-use crate::model::next::Next;
+use crate::model::next::{Next, NextId};
 use crate::model::path::PathText;
 use crate::model::provider::Provider;
 use crate::model::record::{MessageKind, Role};
 use crate::store::archive::PlacedMessage;
-use crate::store::lexical::{Snippet, State};
+use crate::store::lexical::{Ranking, Rule, Snippet, State};
 
 /// Characters of a neighbouring message that are shown.
 const CONTEXT_CHARS: usize = 400;
@@ -27,13 +27,18 @@ const CONTEXT_CHARS: usize = 400;
 pub struct SearchBody {
     /// The query as it was given.
     pub query: String,
-    /// The best first; of equals the newest.
+    /// In the order of `ranking.rule`; of equals the newest first.
     pub hits: Vec<Hit>,
-    /// How many messages match, those of earlier pages included.
+    /// How many messages match, those of earlier pages included. It counts 10,000 further than the
+    /// pages of the 10,000 matches before these.
     pub total: u64,
-    /// Whether the index does not know all messages yet, so that more may match.
+    /// Whether more messages match or may match: older ones were not counted, or the index does not
+    /// know all messages yet.
     pub total_is_lower_bound: bool,
-    /// `--cursor` for the next page; null when this is the last one. A list ends after 10,000 hits.
+    /// How matches were ranked and counted.
+    pub ranking: RankingBlock,
+    /// `--cursor` for the next page; null when this is the last one. A page may have fewer hits than
+    /// `--limit` and still not be the last.
     pub next_cursor: Option<String>,
     /// The index that was asked.
     pub lexical: LexicalBlock,
@@ -46,6 +51,66 @@ impl Body for SearchBody {
     const NAME: &'static str = "search";
 }
 
+/// What the order of hits goes by. The newest message is the one that was archived last, whatever
+/// time it bears.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RankRule {
+    /// The best first by BM25, of everything that matches.
+    #[default]
+    Best,
+    /// The best first by BM25, of the newest 10,000 matches; then of the 10,000 before them, and so
+    /// on.
+    BestOfNewest,
+    /// The newest first: most messages hold these words, so that they tell none apart.
+    Newest,
+}
+
+/// How matches were ranked and counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RankingBlock {
+    /// The order of the list.
+    pub rule: RankRule,
+    /// Matches that were ranked together, among them these hits: 10,000 at most.
+    pub ranked: u64,
+    /// How many messages match, as the newest part of the index lets one expect; the number itself
+    /// when all were counted.
+    pub total_estimate: u64,
+    /// Clauses that a message must hold and that had no part in its score: common words, and
+    /// beginnings of words beside words. None in an index of up to 10,000 messages, superseded ones
+    /// counted.
+    pub unweighed: Vec<String>,
+}
+
+impl From<Ranking> for RankingBlock {
+    fn from(r: Ranking) -> RankingBlock {
+        RankingBlock {
+            rule: match r.rule {
+                Rule::Best => RankRule::Best,
+                Rule::BestOfNewest => RankRule::BestOfNewest,
+                Rule::Newest => RankRule::Newest,
+            },
+            ranked: r.ranked,
+            total_estimate: r.estimate,
+            unweighed: r.unweighed,
+        }
+    }
+}
+
+impl RankRule {
+    /// A sentence's part, for people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            RankRule::Best => "bm25, then the newest",
+            RankRule::BestOfNewest => {
+                "bm25, of 10,000 matches at a time, the last archived ones first"
+            }
+            RankRule::Newest => "the last archived first: most messages hold these words",
+        }
+    }
+}
+
 /// The index that was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LexicalBlock {
@@ -55,6 +120,8 @@ pub struct LexicalBlock {
     pub documents: u64,
     /// Commits of the archive that it does not know yet.
     pub commits_behind: u64,
+    /// Of the documents, those that can be found by their first 64 MiB alone.
+    pub cut: u64,
 }
 
 /// In what state the lexical index is.
@@ -149,7 +216,8 @@ impl JsonSchema for Hit {
 pub struct SearchHit {
     /// Place in the whole list, counted from 1.
     pub rank: u64,
-    /// How well it matches, in thousandths of BM25: the larger, the better.
+    /// How well it matches, in thousandths of BM25: the larger, the better. 0 under the rule
+    /// `newest`.
     pub score_milli: i64,
     /// Id of the session, the same after every rebuild.
     pub session_id: String,
@@ -165,6 +233,11 @@ pub struct SearchHit {
     pub workspace: Option<String>,
     /// Id of the message, as the export has it.
     pub message_id: String,
+    /// Its number in the session, from 1, as `view --from` takes it and `view` gives it. Null when
+    /// damage in the archive keeps it from being counted.
+    pub number: Option<u64>,
+    /// The command that shows the session from this message on.
+    pub view_argv: Option<Vec<String>>,
     /// Who speaks.
     pub role: Role,
     /// What it is.
@@ -194,7 +267,7 @@ pub struct SearchHit {
 }
 
 /// The names of all fields of a hit.
-pub const FIELDS: [&str; 21] = [
+pub const FIELDS: [&str; 23] = [
     "rank",
     "score_milli",
     "session_id",
@@ -204,6 +277,8 @@ pub const FIELDS: [&str; 21] = [
     "title",
     "workspace",
     "message_id",
+    "number",
+    "view_argv",
     "role",
     "kind",
     "time",
@@ -306,6 +381,8 @@ impl SearchHit {
             title: c.title,
             workspace: c.workspace,
             message_id: message_id(&a.record_hash, a.occurrence, a.part),
+            number: None,
+            view_argv: None,
             role: a.message.role,
             kind: a.message.kind,
             time: a.time_ms.and_then(rfc3339),
@@ -357,12 +434,14 @@ pub fn unavailable(state: &State) -> Error {
     .with_hint("Nothing is lost: it is made again from the archive.")
 }
 
-/// The document, from what was found. `error`: why the index gave nothing; `next` puts it right.
+/// The document, from what was found. `error`: why the index gave nothing; `cure` puts it right;
+/// `more` is the next page.
 #[must_use]
 pub fn search_report(
     body: SearchBody,
     error: Option<&Error>,
-    next: Next,
+    cure: Next,
+    more: Option<Next>,
     site: &Site,
 ) -> Report<SearchBody> {
     let (status, kind, behind) = match body.lexical.state {
@@ -370,10 +449,14 @@ pub fn search_report(
         _ => (Status::Warn, OutcomeKind::OkReadOnlyDiagnosed, true),
     };
     let outcome = OperationOutcome::new(kind, ExitCodeKind::Success);
-    let mut report = Report::new(status, outcome, body);
-    if behind || error.is_some() {
-        report = report.recommending(&[next], site);
+    let ill = behind || error.is_some();
+    let next: Vec<Next> = ill.then_some(cure).into_iter().chain(more).collect();
+    let mut report = Report::new(status, outcome, body).recommending(&next, site);
+    if ill {
         report.risk_level = RiskLevel::Low;
+    } else {
+        // A useful command, and still nothing that has to be done.
+        report.recommended_action = NextId::None;
     }
     match error {
         None => report,

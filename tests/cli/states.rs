@@ -46,7 +46,7 @@ sessions list                  | 0 ok      | 0 ok                    | 1 error a
 sessions show ID               | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions restore ID --to OUT   | 0 applied | 23 failed verify-failed | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 applied           | 7 blocked lock-busy | sig partial
 stats                          | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
-search message                 | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
+search message                 | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 models status                  | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 0 ok                       | 0 ok                | 0 ok                | 0 ok
 view ID                        | 0 ok      | 23 error verify-failed  | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 export ID --format raw -o OUT  | 0 ok      | 23 failed verify-failed | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 ok                | 7 blocked lock-busy | sig partial

@@ -172,10 +172,11 @@ fn people_see_the_messages_around_a_hit() {
     assert!(!plain.contains("first of all"), "{plain}");
     let with = page(&["search", "needle", "--context", "1"]);
     let lines: Vec<&str> = with.lines().collect();
-    assert_eq!(lines.len(), 5, "{with}");
+    assert_eq!(lines.len(), 6, "{with}");
     assert_eq!(lines[1], "    before user: first of all");
     assert_eq!(lines[2], "  needle here");
     assert!(lines[3].starts_with("    after user: after after"));
+    assert!(lines[4].starts_with("  cass view --from 2 -- "), "{with}");
     assert!(lines.iter().all(|l| l.chars().count() <= 80), "{with}");
     // The longest names of harnesses have eight letters.
     assert!(lines[0].starts_with("2026-01-02 claude   "), "{with}");

@@ -14,6 +14,8 @@ mod broken;
 mod cursors;
 mod filters;
 mod killed;
+mod opened;
+mod ranks;
 mod samples;
 #[path = "../journey/sandbox.rs"]
 #[allow(dead_code)]

@@ -444,7 +444,8 @@ impl Index {
         })?;
         self.sql(touched)?;
         let after = self.meta.last_message;
-        let (send, receive) = bounded::<Batch>(4);
+        // Few, because one message can have many megabytes.
+        let (send, receive) = bounded::<Batch>(1);
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || read(&archive, after, &send));
             let written = self.write(&receive, progress, interrupt);

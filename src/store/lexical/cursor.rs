@@ -1,17 +1,15 @@
 //! Where a list of hits goes on.
 //!
-//! A cursor names the hits that were shown and the newest message that there was at the first
-//! page. So no hit comes twice and none is left out, whatever is added to the index, taken out of
-//! it, or made anew meanwhile; only the order of what is still to come may move.
+//! A cursor names the newest message that there was at the first page, and the hits that were shown.
+//! When everything that is ranked together was shown, it names the newest message behind that
+//! instead, and no hits. So no hit comes twice and none is left out, whatever is added to the index,
+//! taken out of it, or made anew meanwhile; only the order of what is still to come may move.
 
 use std::collections::BTreeSet;
 
 use crate::model::digest::Digest;
 
-/// Hits after which a list ends; who needs more asks for larger pages.
-pub const MAX_SEEN: usize = 10_000;
-
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CHECK: usize = 4;
 const BOUND_TO: usize = 8;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -21,9 +19,11 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 pub struct Cursor {
     /// What it belongs to: the query, its filters and the archive's generation.
     pub bound_to: [u8; BOUND_TO],
-    /// Row number of the newest message at the first page.
+    /// Row number of the newest message that may still come.
     pub newest: i64,
-    /// Row numbers of the hits that were shown.
+    /// Hits that were shown, all of them newer.
+    pub earlier: u64,
+    /// Row numbers of the other hits that were shown.
     pub seen: BTreeSet<i64>,
 }
 
@@ -42,12 +42,27 @@ impl Cursor {
         bound
     }
 
+    /// How many hits were shown.
+    #[must_use]
+    pub fn shown(&self) -> u64 {
+        let seen = u64::try_from(self.seen.len()).unwrap_or(u64::MAX);
+        self.earlier.saturating_add(seen)
+    }
+
+    /// Goes on with messages older than `row`, when nothing newer is left.
+    pub fn go_behind(&mut self, row: i64) {
+        self.earlier = self.shown();
+        self.seen.clear();
+        self.newest = row.saturating_sub(1);
+    }
+
     /// The text for people and programs to hand back.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut bytes = vec![VERSION];
         bytes.extend(self.bound_to);
         put(&mut bytes, self.newest.cast_unsigned());
+        put(&mut bytes, self.earlier);
         let mut last = 0;
         for id in &self.seen {
             put(&mut bytes, id.wrapping_sub(last).cast_unsigned());
@@ -72,6 +87,7 @@ impl Cursor {
             return None;
         }
         let newest = take(&mut rest)?.cast_signed();
+        let earlier = take(&mut rest)?;
         let mut seen = BTreeSet::new();
         let mut last = 0i64;
         while !rest.is_empty() {
@@ -81,6 +97,7 @@ impl Cursor {
         Some(Cursor {
             bound_to: bound.try_into().ok()?,
             newest,
+            earlier,
             seen,
         })
     }
@@ -146,8 +163,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(newest: i64, seen: BTreeSet<i64>, bound_to: [u8; 8]) {
-            let cursor = Cursor { bound_to, newest, seen };
+        fn what_is_encoded_is_decoded(
+            newest: i64,
+            earlier: u64,
+            seen: BTreeSet<i64>,
+            bound_to: [u8; 8],
+        ) {
+            let cursor = Cursor { bound_to, newest, earlier, seen };
             assert_eq!(Cursor::decode(&cursor.encode()), Some(cursor));
         }
 

@@ -84,15 +84,16 @@ impl Query {
     pub(super) fn clauses(&self) -> &[Clause] {
         &self.clauses
     }
+}
 
-    /// The expression that FTS5 is asked.
-    pub(super) fn expression(&self) -> String {
-        self.explain().join(" AND ")
-    }
+/// The expression that FTS5 is asked for documents that hold every clause.
+pub(super) fn all_of<'q>(clauses: impl IntoIterator<Item = &'q Clause>) -> String {
+    let each: Vec<String> = clauses.into_iter().map(Clause::expression).collect();
+    each.join(" AND ")
 }
 
 impl Clause {
-    fn expression(&self) -> String {
+    pub(super) fn expression(&self) -> String {
         // Tokens hold letters, digits and marks alone, so that quoting them needs no escape.
         let star = if self.prefix { " *" } else { "" };
         match (self.tokens.as_slice(), &self.whole) {
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        Query::parse(text).expression()
+        all_of(Query::parse(text).clauses())
     }
 
     #[test]

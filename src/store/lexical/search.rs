@@ -1,12 +1,21 @@
-//! One question to the index: a walk over everything that matches, of which the best are kept.
+//! One question to the index: a walk over what matches, the newest first, and scores for it.
+//!
+//! The newest message is the one that was archived last: an index numbers its documents in the
+//! order of the archive, and FTS5 can walk in that order alone.
+//!
+//! FTS5 scores a message by reading every place of every word of the query in the whole index. What
+//! that costs is bounded in two ways, neither of which changes anything in an index that was given
+//! up to [`RANKED`] messages: words that most messages hold are not weighed, and of more than
+//! [`RANKED`] matches the newest ones are ranked; the older ones follow them, [`RANKED`] at a time.
+//! [`Ranking`] says so.
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::query::Query;
+use super::query::{Clause, Query, all_of};
 use super::schema::{first_from, role_code};
 use super::state::current;
 use crate::disk::{ArchiveShared, Root};
@@ -21,6 +30,10 @@ use crate::store::{layout, sqlite};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rows between two looks for a signal.
 const LOOK: u64 = 4096;
+/// Matches that are ranked together and counted, the newest ones.
+pub const RANKED: usize = 10_000;
+/// The newest documents, of which most hold a common word.
+const SAMPLE: i64 = 4096;
 
 /// Which messages to look at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,13 +67,44 @@ pub struct Scored {
     pub score: f64,
 }
 
+/// What the order of hits goes by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// BM25, of everything that matches.
+    #[default]
+    Best,
+    /// BM25, of the newest [`RANKED`] matches.
+    BestOfNewest,
+    /// The newest first: no clause has a weight.
+    Newest,
+}
+
+/// How matches were ranked and counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ranking {
+    /// The order.
+    pub rule: Rule,
+    /// Matches that have a place in it.
+    pub ranked: u64,
+    /// Row number in the archive of the oldest of them, when there are older matches, which are not
+    /// ranked.
+    pub older_than: Option<i64>,
+    /// How many there are in all: as many as in the newest part of the index everywhere. The very
+    /// number when there are no more.
+    pub estimate: u64,
+    /// Clauses that had no part in the scores, as the index is asked them.
+    pub unweighed: Vec<String>,
+}
+
 /// The best matches.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     /// The best first; of equals the newest.
     pub hits: Vec<Scored>,
-    /// Everything that matches, those seen before included.
-    pub total: u64,
+    /// Whether more of the ranked matches are still to come.
+    pub rest: bool,
+    /// How they were ranked.
+    pub ranking: Ranking,
 }
 
 impl Eq for Scored {}
@@ -145,7 +189,8 @@ impl LexicalReader {
             .map_err(|e| self.failed(e))
     }
 
-    /// The best `limit` matches with a row number of at most `bound` that are not in `seen`.
+    /// The best `limit` matches with a row number of at most `bound` that are not in `seen`, of the
+    /// newest [`RANKED`] ones up to there.
     ///
     /// # Errors
     /// `archive-corrupt` when the index is damaged; `interrupted`, `terminated`, `io`.
@@ -163,34 +208,40 @@ impl LexicalReader {
                 query,
                 filter,
                 bound,
-                seen.len().saturating_add(limit),
+                seen.len().saturating_add(limit).saturating_add(1),
                 interrupt,
             )
             .map_err(|e| self.failed(e))?;
-        let Some((best, total)) = found else {
+        let Some((best, ranking)) = found else {
             interrupt.check()?;
             return Ok(Page::default());
         };
-        let mut hits = Vec::new();
+        let (mut hits, mut rest) = (Vec::new(), false);
         let mut message = self
             .conn
             .prepare_cached("SELECT archive_row FROM doc WHERE id=?1")
             .map_err(|e| self.failed(e))?;
         for doc in best {
-            if hits.len() == limit {
-                break;
-            }
             let id = message
                 .query_row([doc.id], |r| r.get(0))
                 .map_err(|e| self.failed(e))?;
-            if !seen.contains(&id) {
-                hits.push(Scored { id, ..doc });
+            if seen.contains(&id) {
+                continue;
             }
+            if hits.len() == limit {
+                rest = true;
+                break;
+            }
+            hits.push(Scored { id, ..doc });
         }
-        Ok(Page { hits, total })
+        Ok(Page {
+            hits,
+            rest,
+            ranking,
+        })
     }
 
-    /// The best `keep` documents and the number of all; `None` when a signal came.
+    /// The best `keep` documents and how they were ranked; `None` when a signal came.
     fn walk(
         &self,
         query: &Query,
@@ -198,30 +249,172 @@ impl LexicalReader {
         bound: i64,
         keep: usize,
         interrupt: &Interrupt,
-    ) -> rusqlite::Result<Option<(Vec<Scored>, u64)>> {
+    ) -> rusqlite::Result<Option<(Vec<Scored>, Ranking)>> {
         let last = first_from(&self.conn, bound.saturating_add(1))? - 1;
-        let (sql, params) = statement(query, filter, last);
+        let Some(matches) = self.newest_matches(query, filter, last, interrupt)? else {
+            return Ok(None);
+        };
+        let more = matches.len() > RANKED;
+        let ranked = matches.get(..RANKED).unwrap_or(&matches);
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let mut ranking = Ranking {
+            ranked: count(ranked.len()),
+            estimate: count(ranked.len()),
+            ..Ranking::default()
+        };
+        let Some(oldest) = ranked.last().copied() else {
+            return Ok(Some((Vec::new(), ranking)));
+        };
+        let span = last - oldest + 1;
+        if more {
+            let share = ranked.len() as f64 / span as f64;
+            // At least those that are known of.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let all = (share * last as f64).round() as u64;
+            ranking.estimate = all.max(count(matches.len()));
+            let row = "SELECT archive_row FROM doc WHERE id=?1";
+            ranking.older_than = Some(self.conn.query_row(row, [oldest], |r| r.get(0))?);
+        }
+        let everywhere = more && span < 2 * i64::try_from(RANKED).unwrap_or(i64::MAX);
+        let weighed = if everywhere {
+            Vec::new()
+        } else {
+            self.weighed(query)?
+        };
+        ranking.unweighed = query
+            .clauses()
+            .iter()
+            .filter(|c| !weighed.contains(c))
+            .map(Clause::expression)
+            .collect();
+        ranking.rule = match (weighed.is_empty(), more) {
+            (true, _) => Rule::Newest,
+            (false, true) => Rule::BestOfNewest,
+            (false, false) => Rule::Best,
+        };
+        if weighed.is_empty() {
+            let newest = ranked.iter().take(keep);
+            let best = newest
+                .map(|id| Scored {
+                    id: *id,
+                    score: 0.0,
+                })
+                .collect();
+            return Ok(Some((best, ranking)));
+        }
+        let expression = all_of(weighed.iter().copied());
         let mut best: BinaryHeap<Scored> = BinaryHeap::new();
-        let mut total = 0u64;
-        let mut statement = self.conn.prepare(&sql)?;
+        let done = self.each(
+            &statement("f.rowid, f.rank", expression, filter, (oldest, last)),
+            interrupt,
+            &mut |row| {
+                let hit = Scored {
+                    id: row.get(0)?,
+                    score: row.get(1)?,
+                };
+                // The newest comes first there.
+                if ranked.binary_search_by(|id| hit.id.cmp(id)).is_err() {
+                    return Ok(true);
+                }
+                if best.len() < keep {
+                    best.push(hit);
+                } else if best.peek().is_some_and(|worst| hit < *worst) {
+                    best.pop();
+                    best.push(hit);
+                }
+                Ok(true)
+            },
+        )?;
+        Ok(done.then(|| (best.into_sorted_vec(), ranking)))
+    }
+
+    /// The newest matches up to document `last`, the newest first: [`RANKED`], and one more if
+    /// there is one. `None` when a signal came.
+    fn newest_matches(
+        &self,
+        query: &Query,
+        filter: &Filter,
+        last: i64,
+        interrupt: &Interrupt,
+    ) -> rusqlite::Result<Option<Vec<i64>>> {
+        let (sql, params) = statement("f.rowid", all_of(query.clauses()), filter, (1, last));
+        let mut matches = Vec::new();
+        let done = self.each(
+            &(sql + " ORDER BY f.rowid DESC", params),
+            interrupt,
+            &mut |row| {
+                matches.push(row.get(0)?);
+                Ok(matches.len() <= RANKED)
+            },
+        )?;
+        Ok(done.then_some(matches))
+    }
+
+    /// Gives rows until `f` says `false`. Whether no signal came.
+    fn each(
+        &self,
+        (sql, params): &(String, Vec<Value>),
+        interrupt: &Interrupt,
+        f: &mut dyn FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<bool>,
+    ) -> rusqlite::Result<bool> {
+        let mut statement = self.conn.prepare(sql)?;
         let mut rows = statement.query(rusqlite::params_from_iter(params))?;
+        let mut n = 0u64;
         while let Some(row) = rows.next()? {
-            total += 1;
-            if total.is_multiple_of(LOOK) && interrupt.pending().is_some() {
-                return Ok(None);
+            n += 1;
+            if n.is_multiple_of(LOOK) && interrupt.pending().is_some() {
+                return Ok(false);
             }
-            let hit = Scored {
-                id: row.get(0)?,
-                score: row.get(1)?,
-            };
-            if best.len() < keep {
-                best.push(hit);
-            } else if best.peek().is_some_and(|worst| hit < *worst) {
-                best.pop();
-                best.push(hit);
+            if !f(row)? {
+                break;
             }
         }
-        Ok(Some((best.into_sorted_vec(), total)))
+        Ok(true)
+    }
+
+    /// The clauses that scores are made of. In a small index all of them. In a large one those of
+    /// which a word is not common; beginnings of words, whose every use gathers all words that
+    /// begin so, only where there is nothing else.
+    ///
+    /// It goes by the whole index, so that every page of a list goes by the same.
+    fn weighed<'q>(&self, query: &'q Query) -> rusqlite::Result<Vec<&'q Clause>> {
+        let clauses = query.clauses().iter();
+        let last = "SELECT coalesce(max(id),0) FROM doc";
+        let last: i64 = self.conn.query_row(last, [], |r| r.get(0))?;
+        if usize::try_from(last).is_ok_and(|n| n <= RANKED) {
+            return Ok(clauses.collect());
+        }
+        let mut known = BTreeMap::new();
+        let mut words = Vec::new();
+        for clause in clauses.clone().filter(|c| !c.prefix) {
+            for token in &clause.tokens {
+                let common = match known.get(token) {
+                    Some(common) => *common,
+                    None => self.is_common(token, last)?,
+                };
+                known.insert(token, common);
+                if !common {
+                    words.push(clause);
+                    break;
+                }
+            }
+        }
+        if words.is_empty() {
+            words.extend(clauses.filter(|c| c.prefix));
+        }
+        Ok(words)
+    }
+
+    /// Whether more than half of the newest documents up to `last` hold `token`. If as many of all
+    /// documents do, BM25 as FTS5 has it gives a word next to no weight.
+    fn is_common(&self, token: &str, last: i64) -> rusqlite::Result<bool> {
+        let n: i64 = self
+            .conn
+            .prepare_cached(
+                "SELECT count(*) FROM message WHERE message MATCH ?1 AND rowid>?2 AND rowid<=?3",
+            )?
+            .query_row((format!("\"{token}\""), last - SAMPLE, last), |r| r.get(0))?;
+        Ok(n > SAMPLE / 2)
     }
 
     fn failed(&self, e: rusqlite::Error) -> Error {
@@ -236,14 +429,25 @@ impl LexicalReader {
     }
 }
 
-fn statement(query: &Query, filter: &Filter, bound: i64) -> (String, Vec<Value>) {
-    let mut params = vec![Value::Text(query.expression()), Value::Integer(bound)];
+/// Columns of the documents `first` to `last` that match and that the filter lets through.
+fn statement(
+    columns: &str,
+    expression: String,
+    filter: &Filter,
+    (first, last): (i64, i64),
+) -> (String, Vec<Value>) {
+    const MATCHES: &str = "message MATCH ?1 AND f.rowid>=?2 AND f.rowid<=?3";
+    let mut params = vec![
+        Value::Text(expression),
+        Value::Integer(first),
+        Value::Integer(last),
+    ];
     if filter.is_any() {
-        let sql = "SELECT rowid, rank FROM message WHERE message MATCH ?1 AND rowid<=?2";
-        return (sql.to_owned(), params);
+        let sql = format!("SELECT {columns} FROM message f WHERE {MATCHES}");
+        return (sql, params);
     }
     // The index leads, each match is looked up; its score is made only when it stays.
-    let mut sql = "SELECT f.rowid, f.rank FROM message f CROSS JOIN doc d".to_owned();
+    let mut sql = format!("SELECT {columns} FROM message f CROSS JOIN doc d");
     let mut rules = Vec::new();
     let mut rule = |text: &str, value: Value| {
         params.push(value);
@@ -273,7 +477,9 @@ fn statement(query: &Query, filter: &Filter, bound: i64) -> (String, Vec<Value>)
     if filter.provider.is_some() || filter.source_id.is_some() || filter.workspace.is_some() {
         sql.push_str(" CROSS JOIN conversation c ON c.id=d.conversation");
     }
-    sql.push_str(" WHERE message MATCH ?1 AND f.rowid<=?2 AND d.id=f.rowid AND ");
-    sql.push_str(&rules.join(" AND "));
+    sql.push_str(&format!(
+        " WHERE {MATCHES} AND d.id=f.rowid AND {}",
+        rules.join(" AND ")
+    ));
     (sql, params)
 }

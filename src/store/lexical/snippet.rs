@@ -1,6 +1,8 @@
 //! Where a message holds what was asked for, found in the archive's own text by the rules of the
 //! index, and the piece of it that is shown.
 
+use std::collections::VecDeque;
+
 use super::query::{Clause, Query};
 use super::tokens::{Form, Sink, indexed, is_lone, walk};
 
@@ -22,22 +24,115 @@ pub struct Snippet {
     pub cut_after: bool,
 }
 
+/// A token of a text and its place.
+#[derive(Debug, Default)]
 struct Part {
     token: String,
     from: usize,
     to: usize,
 }
 
-#[derive(Default)]
-struct Tokens {
-    parts: Vec<Part>,
-    wholes: Vec<Part>,
+/// Looks for the clauses of a query while the tokens of a text go by. Of the tokens it keeps as many
+/// as the longest phrase has: a text may have millions.
+struct Finder<'a> {
+    text: &'a str,
+    clauses: &'a [Clause],
+    recent: VecDeque<Part>,
+    longest: usize,
+    found: Vec<(usize, usize, usize)>,
+    /// For each clause how often it was found.
+    times: Vec<usize>,
 }
 
-impl Sink for Tokens {
+impl<'a> Finder<'a> {
+    fn new(query: &'a Query, text: &'a str) -> Finder<'a> {
+        let clauses = query.clauses();
+        Finder {
+            text,
+            clauses,
+            recent: VecDeque::new(),
+            longest: clauses.iter().map(|c| c.tokens.len()).max().unwrap_or(0),
+            found: Vec::new(),
+            times: vec![0; clauses.len()],
+        }
+    }
+
+    fn found(&mut self, n: usize, from: usize, last: usize, to: usize) {
+        let (Some(times), Some(clause)) = (self.times.get_mut(n), self.clauses.get(n)) else {
+            return;
+        };
+        if *times == MAX_PLACES {
+            return;
+        }
+        *times += 1;
+        // A single character of a script without spaces is the beginning of a pair: the pair's
+        // second one was not asked for.
+        let lone = match clause.tokens.last() {
+            Some(t) if clause.prefix && is_lone(t) => t.len(),
+            _ => 0,
+        };
+        let piece = self.text.get(last..to).unwrap_or_default();
+        let to = match piece.chars().next() {
+            Some(c) if lone > 0 && c.len_utf8() == lone => last + lone,
+            _ => to,
+        };
+        self.found.push((from, to, n));
+    }
+
+    /// Looks for phrases that end with the newest token.
+    fn phrases(&mut self) {
+        for (n, clause) in self.clauses.iter().enumerate() {
+            let len = clause.tokens.len();
+            let Some(skipped) = self.recent.len().checked_sub(len) else {
+                continue;
+            };
+            let phrase = self.recent.iter().skip(skipped).zip(&clause.tokens);
+            // From the end: most differ there.
+            let fits = phrase
+                .rev()
+                .enumerate()
+                .all(|(i, (part, wanted))| same(wanted, &part.token, clause.prefix && i == 0));
+            if let (true, Some(first), Some(last)) =
+                (fits, self.recent.get(skipped), self.recent.back())
+            {
+                let (from, at, to) = (first.from, last.from, last.to.max(first.to));
+                self.found(n, from, at, to);
+            }
+        }
+    }
+
+    /// Looks for clauses of one word, the word being an identifier in the text if `whole`, and a
+    /// part otherwise.
+    fn words(&mut self, token: &str, from: usize, to: usize, whole: bool) {
+        for (n, clause) in self.clauses.iter().enumerate() {
+            let word = match (&clause.whole, clause.tokens.as_slice()) {
+                (Some(word), _) => word,
+                (None, [word]) if whole => word,
+                _ => continue,
+            };
+            if same(word, token, clause.prefix) {
+                self.found(n, from, from, to);
+            }
+        }
+    }
+}
+
+fn same(wanted: &str, token: &str, open: bool) -> bool {
+    token == wanted || (open && token.starts_with(wanted))
+}
+
+impl Sink for Finder<'_> {
     fn part(&mut self, token: &str, from: usize, to: usize) {
-        let token = token.to_owned();
-        self.parts.push(Part { token, from, to });
+        let mut part = match self.recent.len() >= self.longest {
+            true => self.recent.pop_front().unwrap_or_default(),
+            false => Part::default(),
+        };
+        part.token.clear();
+        part.token.push_str(token);
+        (part.from, part.to) = (from, to);
+        self.recent.push_back(part);
+        self.phrases();
+        self.words(token, from, to, false);
     }
 
     fn last(&mut self, token: &str, from: usize, to: usize, _pairs: bool) {
@@ -45,75 +140,22 @@ impl Sink for Tokens {
     }
 
     fn whole(&mut self, token: &str, from: usize, to: usize) {
-        let token = token.to_owned();
-        self.wholes.push(Part { token, from, to });
+        self.words(token, from, to, true);
     }
 }
 
 /// Where `text` holds the clauses of `query`: bytes, and the clause's number, by place. Empty when
 /// a clause is nowhere.
-#[must_use]
-pub fn places(query: &Query, text: &str, form: Form) -> Vec<(usize, usize, usize)> {
-    let mut tokens = Tokens::default();
-    walk(indexed(text), form, &mut tokens);
-    let mut found = Vec::new();
-    for (n, clause) in query.clauses().iter().enumerate() {
-        let before = found.len();
-        // A single character of a script without spaces is the beginning of a pair: the pair's
-        // second one was not asked for.
-        let lone = match clause.tokens.last() {
-            Some(t) if clause.prefix && is_lone(t) => t.len(),
-            _ => 0,
-        };
-        clause_places(clause, &tokens, &mut |from, last, to| {
-            let piece = text.get(last..to).unwrap_or_default();
-            let to = match piece.chars().next() {
-                Some(c) if lone > 0 && c.len_utf8() == lone => last + lone,
-                _ => to,
-            };
-            if found.len() - before < MAX_PLACES {
-                found.push((from, to, n));
-            }
-        });
-        if found.len() == before {
-            return Vec::new();
-        }
+fn places(query: &Query, text: &str, form: Form) -> Vec<(usize, usize, usize)> {
+    let mut finder = Finder::new(query, text);
+    walk(indexed(text), form, &mut finder);
+    if finder.times.contains(&0) {
+        return Vec::new();
     }
+    let mut found = finder.found;
     found.sort_unstable();
     found.dedup();
     found
-}
-
-fn clause_places(clause: &Clause, tokens: &Tokens, found: &mut dyn FnMut(usize, usize, usize)) {
-    let same = |wanted: &str, token: &str, open: bool| {
-        token == wanted || (open && token.starts_with(wanted))
-    };
-    let n = clause.tokens.len();
-    for window in tokens.parts.windows(n.max(1)) {
-        let fits = window
-            .iter()
-            .zip(&clause.tokens)
-            .enumerate()
-            .all(|(i, (part, wanted))| same(wanted, &part.token, clause.prefix && i + 1 == n));
-        if let (true, Some(first), Some(last)) = (fits, window.first(), window.last()) {
-            found(first.from, last.from, last.to.max(first.to));
-        }
-    }
-    let word = match (&clause.whole, clause.tokens.as_slice()) {
-        (Some(whole), _) => whole,
-        (None, [one]) => one,
-        _ => return,
-    };
-    for part in tokens
-        .parts
-        .iter()
-        .filter(|_| clause.whole.is_some())
-        .chain(&tokens.wholes)
-    {
-        if same(word, &part.token, clause.prefix) {
-            found(part.from, part.from, part.to);
-        }
-    }
 }
 
 /// The piece of `text` of about `width` bytes that holds most of what was asked for.
