@@ -109,6 +109,10 @@ fn where_only_a_backup_is_left_check_says_so_and_a_repair_restores_it() {
     }
     let check = s.run(&["doctor", "check"]).expect(1);
     assert_eq!(first(&check), ["doctor", "repair"], "{}", check.stdout);
+    // What is captured now goes into the restored archive; a new one would hide that it is gone.
+    let indexed = s.run(&["index"]);
+    assert_ne!(indexed.code, 0, "{}", indexed.stdout);
+    assert!(!s.data().join("CURRENT").exists());
     apply(&s, &plan(&s, &["doctor", "repair"]).expect(0)).expect(0);
     assert_eq!(exported(&s), truth);
 }

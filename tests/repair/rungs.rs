@@ -208,6 +208,8 @@ fn what_the_mirror_lost_comes_from_the_rows_of_the_damaged_archive() {
             .iter()
             .any(|g| g["gate"] == "sole-copy" && g["verdict"] == "warn")
     );
+    let told = |g: &serde_json::Value| g["reason"].as_str().unwrap().starts_with("1 damaged");
+    assert!(gates.iter().any(told), "{gates:?}");
     apply(&s, &planned).expect(0);
     let after = exported(&s);
     let count = |all: &std::collections::BTreeMap<String, Vec<serde_json::Value>>| -> usize {

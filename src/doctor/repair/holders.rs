@@ -31,6 +31,9 @@ pub(in crate::doctor) struct Holder {
     pub coverage: BTreeMap<String, u64>,
     /// Whether nothing of it is damaged.
     pub is_whole: bool,
+    /// Messages whose own row is damaged, ranges that can't be read counted as one: their record
+    /// may be there, their text is not.
+    pub damaged_messages: u64,
 }
 
 impl Holder {
@@ -65,6 +68,7 @@ impl Holder {
             rows: 0,
             coverage: BTreeMap::new(),
             is_whole: false,
+            damaged_messages: 0,
         };
         let Some(rescued) = Rescued::open(root, rel, &lock)? else {
             return Ok(Some(holder));
@@ -107,7 +111,12 @@ impl Holder {
             })?;
         }
         holder.rows = seen;
-        holder.is_whole = rescued.tally(watch.interrupt)?.is_sound();
+        let tally = rescued.tally(watch.interrupt)?;
+        holder.is_whole = tally.is_sound();
+        holder.damaged_messages = tally
+            .tables
+            .get("messages")
+            .map_or(0, |t| t.refused + t.unreadable_ranges);
         Ok(Some(holder))
     }
 

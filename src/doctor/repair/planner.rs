@@ -433,6 +433,20 @@ impl RepairPlanner {
         };
         if remedy != Remedy::Nothing {
             coverage_gate(gates, &missing);
+            let damaged: u64 = useful
+                .iter()
+                .filter(|h| h.class == AuthorityClass::Archive)
+                .map(|h| h.damaged_messages)
+                .sum();
+            if damaged > 0 {
+                gates.push(GateResult {
+                    gate: Gate::Coverage,
+                    verdict: GateVerdict::Warn,
+                    reason: format!(
+                        "{damaged} damaged messages of the archive may have no other copy: their                          records come without these texts; the outgoing archive is kept"
+                    ),
+                });
+            }
             sole_gate(gates, sole);
         }
         notes.sole_copies = sole;

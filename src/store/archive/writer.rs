@@ -19,7 +19,7 @@ use crate::model::digest::Digest;
 use crate::model::source::SourceKey;
 use crate::store::coverage::{CommitLine, CoverageWriter, Line, PromoteLine, Tail};
 use crate::store::generation::{self, Generation, GenerationId, Live, Manifest};
-use crate::store::{layout, sqlite};
+use crate::store::{backup, layout, sqlite};
 
 /// The error where generations lie that neither `CURRENT` nor the coverage ledger names.
 fn unnamed(root: &Root, id: &GenerationId) -> Error {
@@ -33,6 +33,19 @@ fn unnamed(root: &Root, id: &GenerationId) -> Error {
     )
     .with_hint("Nothing was written to it; captures go on. Look at what is left.")
     .with_hint_argv(["cass", "doctor", "check"])
+}
+
+/// The error where backups are all that is left of an archive.
+fn only_backups(root: &Root) -> Error {
+    Error::new(
+        ErrorKind::ArchiveMissing,
+        format!(
+            "the archive in {} is gone, and there are backups of it",
+            root.path().display()
+        ),
+    )
+    .with_hint("Captures go on. This plans the restore of a backup, with what was captured since:")
+    .with_hint_argv(["cass", "doctor", "repair"])
 }
 
 /// Names of the rows of `meta`.
@@ -206,6 +219,8 @@ impl<'l> ArchiveWriter<'l> {
             Some(last) if is_unfinished(root, &last)? => last,
             // Nothing names it, and it may be all there is: a new archive beside it would hide it.
             Some(last) => return Err(unnamed(root, &last)),
+            // A new archive beside backups of another one would hide that this one is gone.
+            None if !backup::list(root)?.is_empty() => return Err(only_backups(root)),
             None => generation::next_id(root)?,
         };
         let folder = format!("{}/{id}", layout::GENERATIONS);
