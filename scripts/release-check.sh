@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # What is slow or needs more tools than the test command: run it before a release.
 #
-#   scripts/release-check.sh [deny] [mutants] [faults] [fuzz] [powercut] [bench]      default: all
+#   scripts/release-check.sh [deny] [mutants] [faults] [plan] [fuzz] [powercut] [bench]      default: all
 #
 # Needs, besides what scripts/test.sh needs:
 #   deny      cargo-deny      cargo install --locked cargo-deny
 #   mutants   cargo-mutants   cargo install --locked cargo-mutants
 #   faults    strace, half an hour
+#   plan      two thousand sequences, a crowd for a minute: half an hour
 #   fuzz      nothing more: libFuzzer through the stable compiler's coverage flags (x86_64 Linux)
 #   powercut  root, loop mounts, mkfs.ext4
 #   bench     about 12 GB of disk, 30 minutes
@@ -15,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(deny mutants faults fuzz powercut bench)
+[ ${#parts[@]} -gt 0 ] || parts=(deny mutants faults plan fuzz powercut bench)
 failed=()
 need() {
   command -v "$1" >/dev/null && return 0
@@ -42,6 +43,11 @@ faults() {
   CASS_FAULTS=long cargo test --locked --test faults -- --nocapture
 }
 
+# Sequences of damage and cures, and crowds with kills.
+plan() {
+  CASS_PLAN=long cargo test --locked --test plan -- --nocapture
+}
+
 fuzz() {
   [ -d fuzz ] || { echo "no fuzz folder" >&2; return 1; }
   local target triple=x86_64-unknown-linux-gnu bad=0
@@ -66,7 +72,7 @@ bench() { scripts/bench.sh full; }
 
 for part in "${parts[@]}"; do
   case $part in
-  deny | mutants | faults | fuzz | powercut | bench) ;;
+  deny | mutants | faults | plan | fuzz | powercut | bench) ;;
   *)
     echo "unknown part $part" >&2
     exit 2

@@ -11,6 +11,7 @@ use crate::model::plan::{
 };
 use crate::plan::{Ground, Planner};
 use crate::store::archive::ArchiveReader;
+use crate::store::file_state::manifest_digest;
 use crate::store::generation::GenerationId;
 use crate::store::mirror::refuse_newer;
 use crate::store::{backup, layout, seal};
@@ -64,6 +65,7 @@ impl Planner for BackupPlanner {
                 generation: generation.id.to_string(),
                 commit: Count(head.commit),
                 head: head.head.to_hex(),
+                manifest: manifest_digest(root, &generation.id, ground.watch().interrupt)?,
             },
         );
         if let Some(label) = &self.label {
@@ -239,6 +241,11 @@ impl Planner for RestorePlanner {
                     backup: self.id.clone(),
                     keep_newer: self.keep_newer,
                     rows: rows.iter().map(|h| h.authority()).collect(),
+                    unreadable: Listed::of(if self.keep_newer {
+                        &notes.unreadable
+                    } else {
+                        &[]
+                    }),
                 },
             },
             Action::PromoteCandidate,

@@ -55,6 +55,7 @@ impl Planner for RepairPlanner {
         let mut notes = Notes {
             reasons: survey.reasons.clone(),
             coverage: survey.coverage,
+            named: self.from.as_ref().map(|from| from.path.clone()),
             ..Notes::default()
         };
         let mut gates = Vec::new();
@@ -363,6 +364,7 @@ impl RepairPlanner {
                 backup: backup.name.clone(),
                 keep_newer: true,
                 rows: Vec::new(),
+                unreadable: Listed::of(&unreadable),
             })
         } else if rows.is_empty() {
             Remedy::Nothing
