@@ -238,10 +238,15 @@ impl Builder<'_> {
                     self.plan.body().options.get("keep-newer"),
                     Some(keep) if keep == "true"
                 );
+            // A source whose row is lost has another key than its captures: its records may be just
+            // those that the mirror lacks.
+            let named: BTreeSet<SourceKey> = rescued.sources().map(|s| s.key).collect();
             let done = replay_rows(
                 archive,
                 &rescued,
-                &|key: SourceKey| all || lacking.contains(&key.to_string()),
+                &|key: SourceKey| {
+                    all || lacking.contains(&key.to_string()) || !named.contains(&key)
+                },
                 self.env.now_ms(),
                 self.watch.interrupt,
             )?;
