@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # What is slow or needs more tools than the test command: run it before a release.
 #
-#   scripts/release-check.sh [deny] [mutants] [faults] [torture] [fuzz] [powercut] [bench]      default: all
+#   scripts/release-check.sh [deny] [mutants] [faults] [torture] [plan] [fuzz] [powercut] [bench]      default: all
 #
 # Needs, besides what scripts/test.sh needs:
 #   deny      cargo-deny      cargo install --locked cargo-deny
 #   mutants   cargo-mutants   cargo install --locked cargo-mutants
 #   faults    strace, half an hour
 #   torture   strace, an hour
+#   plan      two thousand sequences, a crowd for a minute: half an hour
 #   fuzz      nothing more: libFuzzer through the stable compiler's coverage flags (x86_64 Linux)
 #   powercut  root, loop mounts, mkfs.ext4
 #   bench     about 12 GB of disk, 30 minutes
@@ -16,7 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(deny mutants faults torture fuzz powercut bench)
+[ ${#parts[@]} -gt 0 ] || parts=(deny mutants faults torture plan fuzz powercut bench)
 failed=()
 need() {
   command -v "$1" >/dev/null && return 0
@@ -49,6 +50,11 @@ torture() {
   scripts/torture.sh long
 }
 
+# Sequences of damage and cures, and crowds with kills.
+plan() {
+  CASS_PLAN=long cargo test --locked --test plan -- --nocapture
+}
+
 fuzz() {
   [ -d fuzz ] || { echo "no fuzz folder" >&2; return 1; }
   local target triple=x86_64-unknown-linux-gnu bad=0
@@ -73,7 +79,7 @@ bench() { scripts/bench.sh full; }
 
 for part in "${parts[@]}"; do
   case $part in
-  deny | mutants | faults | torture | fuzz | powercut | bench) ;;
+  deny | mutants | faults | torture | plan | fuzz | powercut | bench) ;;
   *)
     echo "unknown part $part" >&2
     exit 2

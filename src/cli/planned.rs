@@ -48,7 +48,21 @@ pub(super) fn approval(args: &ApplyArgs, words: &[String]) -> Result<Option<Appr
         e.with_hint_argv(dry_run)
     })?;
     let covered = match &args.plan_file {
-        Some(path) => Some(covered(path)?),
+        Some(path) => {
+            let covered = covered(path)?;
+            // What moved is told by comparison with the plan that was approved, and no other.
+            if Fingerprint::of_covered(&covered).ok().as_ref() != Some(&fingerprint) {
+                return Err(Error::new(
+                    ErrorKind::Usage,
+                    format!(
+                        "{} does not hold the plan with this fingerprint",
+                        path.display()
+                    ),
+                )
+                .with_hint("--plan-file takes the JSON document that the dry run printed."));
+            }
+            Some(covered)
+        }
         None => None,
     };
     Ok(Some(Approval::Shown {

@@ -10,7 +10,9 @@ use crate::model::plan::{
     Listed, Missing, MissingReason, Notes, PlanKind, Recipe,
 };
 use crate::plan::{Ground, Planner};
-use crate::store::archive::ArchiveReader;
+use crate::store::archive::{Agreement, ArchiveReader};
+use crate::store::coverage;
+use crate::store::file_state::manifest_digest;
 use crate::store::generation::GenerationId;
 use crate::store::mirror::refuse_newer;
 use crate::store::{backup, layout, seal};
@@ -56,6 +58,11 @@ impl Planner for BackupPlanner {
         let head = reader.head()?;
         let generation = reader.generation().clone();
         let counts = reader.counts()?;
+        // A damaged ledger is no reason against a backup.
+        let lost = match reader.agreement(coverage::tail(root).ok().flatten().as_ref())? {
+            Agreement::Lost { promised, found } => Some((promised, found)),
+            _ => None,
+        };
         drop(reader);
         let mut body = Body::new(
             PlanKind::BackupCreate,
@@ -64,6 +71,7 @@ impl Planner for BackupPlanner {
                 generation: generation.id.to_string(),
                 commit: Count(head.commit),
                 head: head.head.to_hex(),
+                manifest: manifest_digest(root, &generation.id, ground.watch().interrupt)?,
             },
         );
         if let Some(label) = &self.label {
@@ -87,11 +95,14 @@ impl Planner for BackupPlanner {
         }
         Ok(Draft {
             body,
-            gates: vec![GateResult {
-                gate: Gate::Storage,
-                verdict: GateVerdict::AtApply,
-                reason: format!("{required} bytes must be free when it is applied"),
-            }],
+            gates: vec![
+                promise_gate(lost),
+                GateResult {
+                    gate: Gate::Storage,
+                    verdict: GateVerdict::AtApply,
+                    reason: format!("{required} bytes must be free when it is applied"),
+                },
+            ],
             notes: Notes {
                 required_bytes: required,
                 reasons: vec![match at_this_head {
@@ -106,6 +117,28 @@ impl Planner for BackupPlanner {
                 ..Notes::default()
             },
         })
+    }
+}
+
+/// A copy of an archive that lost commits is worth having, but is not what was promised.
+fn promise_gate(lost: Option<(u64, u64)>) -> GateResult {
+    let (verdict, reason) = match lost {
+        None => (
+            GateVerdict::Pass,
+            "the archive ends where the coverage ledger says".to_owned(),
+        ),
+        Some((promised, found)) => (
+            GateVerdict::Warn,
+            format!(
+                "the archive ends in commit {found}, and commit {promised} was promised: the backup \
+                 holds what is there; repair the archive, then make another"
+            ),
+        ),
+    };
+    GateResult {
+        gate: Gate::Coverage,
+        verdict,
+        reason,
     }
 }
 
@@ -239,6 +272,11 @@ impl Planner for RestorePlanner {
                     backup: self.id.clone(),
                     keep_newer: self.keep_newer,
                     rows: rows.iter().map(|h| h.authority()).collect(),
+                    unreadable: Listed::of(if self.keep_newer {
+                        &notes.unreadable
+                    } else {
+                        &[]
+                    }),
                 },
             },
             Action::PromoteCandidate,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{
-    Action, ArchiveState, AuthorityClass, Body, Count, Draft, Gate, GateResult, GateVerdict,
-    Listed, Missing, MissingReason, Notes, PlanKind,
+    Action, AuthorityClass, Body, Count, Draft, Gate, GateResult, GateVerdict, Listed, Missing,
+    MissingReason, Notes, PlanKind,
 };
 use crate::plan::{Ground, Planner};
 use crate::store::archive::ArchiveReader;
@@ -16,7 +16,7 @@ use crate::store::generation::GenerationId;
 use crate::store::run::{self, Receipt, RunId, RunStatus};
 use crate::store::{backup, layout, seal};
 
-use super::repair::Holder;
+use super::repair::{Holder, open_state};
 
 /// Which run to undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,10 @@ impl Planner for UndoPlanner {
         let root = ground
             .root()
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "nothing was ever run here"))?;
-        let receipt = self.receipt(root)?;
+        let (receipt, holds) = self.receipt(root)?;
+        if !holds {
+            return past(root, &receipt, ground);
+        }
         let mut gates = Vec::new();
         let mut notes = Notes::default();
         let sealed = sealed_before(&receipt);
@@ -51,13 +54,7 @@ impl Planner for UndoPlanner {
             Some(id) => archive_files(root, id, ground.watch().interrupt)?,
             None => Vec::new(),
         };
-        let mut body = Body::new(
-            PlanKind::Undo,
-            ArchiveState::Unverified {
-                current: crate::store::generation::current_or_none(root)?.map(|id| id.to_string()),
-                files: files.clone(),
-            },
-        );
+        let mut body = Body::new(PlanKind::Undo, open_state(root, ground.watch())?);
         body.options
             .insert("run".to_owned(), receipt.run_id.to_string());
         let movable: Vec<_> = run::moved_by(root, &receipt.run_id)?
@@ -107,7 +104,8 @@ impl Planner for UndoPlanner {
 }
 
 impl UndoPlanner {
-    fn receipt(&self, root: &Root) -> Result<Receipt> {
+    /// The receipt, and whether what it says still holds.
+    fn receipt(&self, root: &Root) -> Result<(Receipt, bool)> {
         let all = run::receipts(root)?;
         let undone = |id: &RunId| {
             all.iter()
@@ -122,19 +120,13 @@ impl UndoPlanner {
                         .with_hint_argv(["cass", "doctor", "runs", "list"])
                 })?;
                 // A killed run may have put something aside all the same.
-                let holds = match receipt.status {
+                let took = match receipt.status {
                     RunStatus::Applied => true,
                     RunStatus::Failed => !receipt.moved.is_empty(),
                     RunStatus::RolledBack | RunStatus::Rehearsed => false,
                 };
-                if !holds || undone(id) {
-                    return Err(Error::new(
-                        ErrorKind::Blocked,
-                        format!("{id} changed nothing that still holds"),
-                    )
-                    .with_hint("It failed, was a rehearsal, or was undone already."));
-                }
-                Ok(receipt)
+                let holds = took && !undone(id);
+                Ok((receipt, holds))
             }
             Which::Latest => all
                 .iter()
@@ -145,12 +137,32 @@ impl UndoPlanner {
                         && !undone(&r.run_id)
                         && (sealed_before(r).is_some() || !r.moved.is_empty())
                 })
-                .cloned()
+                .map(|r| (r.clone(), true))
                 .ok_or_else(|| {
                     Error::new(ErrorKind::NotFound, "there is no run that could be undone")
                 }),
         }
     }
+}
+
+/// The plan to undo what does not hold any more: it is shut, and differs from the one that undid it,
+/// so that a repeated apply of that one is answered with its receipt.
+fn past(root: &Root, receipt: &Receipt, ground: &Ground<'_>) -> Result<Draft> {
+    let mut body = Body::new(PlanKind::Undo, open_state(root, ground.watch())?);
+    body.options
+        .insert("run".to_owned(), receipt.run_id.to_string());
+    Ok(Draft {
+        body,
+        gates: vec![GateResult {
+            gate: Gate::NothingSince,
+            verdict: GateVerdict::Block,
+            reason: format!(
+                "{} changed nothing that still holds: it failed, was a rehearsal, or was undone",
+                receipt.run_id
+            ),
+        }],
+        notes: Notes::default(),
+    })
 }
 
 /// The generation that the run replaced, if it did.

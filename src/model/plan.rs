@@ -100,6 +100,8 @@ pub enum ArchiveState {
         commit: Count,
         /// Its chain head, hex.
         head: String,
+        /// BLAKE3 of its manifest, hex.
+        manifest: String,
     },
     /// It opens and ends in this commit; no row was verified, none has to be.
     Open {
@@ -111,12 +113,14 @@ pub enum ArchiveState {
         commit: Count,
         /// Its chain head, hex.
         head: String,
+        /// BLAKE3 of its manifest, hex.
+        manifest: String,
     },
     /// It does not verify, so that only its bytes say what it is.
     Unverified {
         /// What `CURRENT` says; null when it is missing or no text.
         current: Option<String>,
-        /// Database and WAL of the generation at hand.
+        /// Database, WAL and manifest of the generation at hand.
         files: Vec<FileState>,
     },
 }
@@ -265,6 +269,8 @@ pub enum Recipe {
         keep_newer: bool,
         /// In order of preference, for what the mirror can't give; only with `keep_newer`.
         rows: Vec<RowAuthority>,
+        /// Promised captures that the mirror can't give; only with `keep_newer`.
+        unreadable: Listed<CaptureName>,
     },
 }
 

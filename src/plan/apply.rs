@@ -12,7 +12,8 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{Action, DerivedAsset, PlanKind};
 use crate::model::watch::Watch;
-use crate::store::generation;
+use crate::store::archive::verify_generation;
+use crate::store::generation::{self, Live};
 use crate::store::mirror::refuse_newer;
 use crate::store::run::{self, Finished, Receipt};
 
@@ -125,6 +126,7 @@ pub fn apply(
         ));
     }
     check_room(root, &plan)?;
+    check_sound(root, &plan, watch)?;
     let performed = perform(env, cap, &plan, watch)?;
     let ended = match performed {
         Performed::Done(receipt) => Ended::Applied { receipt },
@@ -228,4 +230,39 @@ pub(super) fn check_room(root: &Root, plan: &Plan) -> Result<()> {
     .with_hint("Make room and run the same command again: the plan is still good.")
     .with_context("required_bytes", required.to_string())
     .with_context("free_bytes", free.to_string()))
+}
+
+/// A backup is made of an archive that verifies, and of no other: told before anything is written.
+fn check_sound(root: &Root, plan: &Plan, watch: Watch<'_>) -> Result<()> {
+    let backs_up = |a: &Action| matches!(a, Action::CreateBackup { .. });
+    if !plan.body().actions.iter().any(backs_up) {
+        return Ok(());
+    }
+    let Live::Present(live) = generation::locate(root)? else {
+        return Ok(());
+    };
+    watch.progress.phase("verify archive", None);
+    let mut first = None;
+    let stop = || watch.interrupt.pending().is_some();
+    let verified = verify_generation(root, &live, &stop, &mut |finding| {
+        if first.is_none() {
+            first = Some(finding.what);
+        }
+    });
+    watch.interrupt.check()?;
+    let why = match verified {
+        Ok(summary) if summary.complete => first,
+        Ok(_) => Some("it could not be read to its end".to_owned()),
+        Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => Some(e.message().to_owned()),
+        Err(e) => return Err(e),
+    };
+    match why {
+        None => Ok(()),
+        Some(why) => Err(Error::new(
+            ErrorKind::VerifyFailed,
+            format!("the archive does not verify ({why}); nothing was changed"),
+        )
+        .with_hint("Only a sound archive is backed up. This plans its repair:")
+        .with_hint_argv(["cass", "doctor", "repair"])),
+    }
 }

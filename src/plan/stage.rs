@@ -98,6 +98,7 @@ pub(super) fn stage(
             backup,
             keep_newer,
             rows,
+            ..
         } => builder.restore(backup, *keep_newer, rows)?,
     };
     let proven = builder.proven;

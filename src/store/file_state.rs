@@ -41,7 +41,8 @@ pub fn file_state(root: &Root, rel: &str, interrupt: &Interrupt) -> Result<Optio
     }))
 }
 
-/// Database and WAL of a generation, those that are there. Its shared-memory file holds nothing.
+/// Database, WAL and manifest of a generation, those that are there. Its shared-memory file holds
+/// nothing.
 ///
 /// # Errors
 /// As [`file_state`].
@@ -52,10 +53,20 @@ pub fn archive_files(
 ) -> Result<Vec<FileState>> {
     let db = layout::archive_db(id.as_str());
     let mut files = Vec::new();
-    for rel in [db.clone(), format!("{db}-wal")] {
+    let manifest = layout::manifest(id.as_str());
+    for rel in [db.clone(), format!("{db}-wal"), manifest] {
         let state = file_state(root, &rel, interrupt)?;
         // An empty WAL says what a missing one says.
-        files.extend(state.filter(|f| f.name == db || f.len.0 > 0));
+        files.extend(state.filter(|f| !f.name.ends_with("-wal") || f.len.0 > 0));
     }
     Ok(files)
+}
+
+/// BLAKE3 of a generation's manifest, hex; empty when there is none.
+///
+/// # Errors
+/// As [`file_state`].
+pub fn manifest_digest(root: &Root, id: &GenerationId, interrupt: &Interrupt) -> Result<String> {
+    let state = file_state(root, &layout::manifest(id.as_str()), interrupt)?;
+    Ok(state.map_or_else(String::new, |f| f.blake3))
 }

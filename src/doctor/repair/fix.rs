@@ -14,6 +14,7 @@ use crate::plan::{Ground, Planner};
 use crate::store::archive::{Agreement, ArchiveReader};
 use crate::store::coverage;
 use crate::store::derived::{Derived, Lexical};
+use crate::store::file_state::manifest_digest;
 use crate::store::generation::{self, Live};
 use crate::store::lexical::State;
 use crate::store::mirror::{MirrorReader, refuse_newer};
@@ -51,7 +52,7 @@ impl Planner for FixPlanner {
                 .insert("allow-repeated-repair".to_owned(), "true".to_owned());
         }
         let mut notes = Notes::default();
-        let mut doubts = self.doubts(root, &mut body)?;
+        let mut doubts = self.doubts(root, ground.watch().interrupt, &mut body)?;
         let lexical = match &body.archive {
             ArchiveState::Open { .. } => {
                 Lexical.state(root, &Until::new(ground.watch().interrupt, None))?
@@ -113,7 +114,7 @@ impl Planner for FixPlanner {
 
 impl FixPlanner {
     /// Why this must not run by itself.
-    fn doubts(&self, root: &Root, body: &mut Body) -> Result<Vec<String>> {
+    fn doubts(&self, root: &Root, interrupt: &Interrupt, body: &mut Body) -> Result<Vec<String>> {
         let mut doubts = Vec::new();
         let marker = leftovers::marker(root)?;
         body.marker = marker.digest().map(|d| d.to_hex());
@@ -139,6 +140,7 @@ impl FixPlanner {
                 generation: reader.generation().id.to_string(),
                 commit: Count(head.commit),
                 head: head.head.to_hex(),
+                manifest: manifest_digest(root, &reader.generation().id, interrupt)?,
             };
             if !reader.schema_is_ours()? {
                 return Ok(Some("the archive's schema text was changed".to_owned()));

@@ -13,4 +13,4 @@ pub use planner::RepairPlanner;
 
 pub(super) use evidence::Evidence;
 pub(super) use holders::Holder;
-pub(super) use survey::{Survey, archive_state, promise_state};
+pub(super) use survey::{Survey, archive_state, open_state, promise_state};

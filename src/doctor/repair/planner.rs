@@ -422,6 +422,7 @@ impl RepairPlanner {
                 backup: backup.name.clone(),
                 keep_newer: true,
                 rows: Vec::new(),
+                unreadable: Listed::of(&unreadable),
             })
         } else if rows.is_empty() {
             Remedy::Nothing

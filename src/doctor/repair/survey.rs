@@ -10,7 +10,7 @@ use crate::store::archive::{
 };
 use crate::store::backup;
 use crate::store::coverage;
-use crate::store::file_state::archive_files;
+use crate::store::file_state::{archive_files, manifest_digest};
 use crate::store::generation::current_or_none as current;
 use crate::store::generation::{self, Generation, GenerationId};
 use crate::store::layout;
@@ -291,6 +291,7 @@ pub fn archive_state(root: &Root, survey: &Survey, watch: Watch<'_>) -> Result<A
             generation: g.id.to_string(),
             commit: Count(head.commit),
             head: head.head.to_hex(),
+            manifest: manifest_digest(root, &g.id, watch.interrupt)?,
         });
     }
     if survey.soundness == Soundness::Never {
@@ -303,6 +304,40 @@ pub fn archive_state(root: &Root, survey: &Survey, watch: Watch<'_>) -> Result<A
             Some(g) => archive_files(root, &g.id, watch.interrupt)?,
             None => Vec::new(),
         },
+    })
+}
+
+/// The live archive as it opens, for a plan that replaces it unread; by its bytes where it does not.
+///
+/// # Errors
+/// `lock-busy`, `io`, `interrupted`.
+pub fn open_state(root: &Root, watch: Watch<'_>) -> Result<ArchiveState> {
+    let look = || -> Result<Option<ArchiveState>> {
+        let Some(reader) = ArchiveReader::open(root)? else {
+            return Ok(None);
+        };
+        let head = reader.head()?;
+        let generation = reader.generation();
+        Ok(Some(ArchiveState::Open {
+            archive_id: generation.manifest.archive_id.clone(),
+            generation: generation.id.to_string(),
+            commit: Count(head.commit),
+            head: head.head.to_hex(),
+            manifest: manifest_digest(root, &generation.id, watch.interrupt)?,
+        }))
+    };
+    match look() {
+        Ok(Some(state)) => return Ok(state),
+        Err(e) if e.kind() == ErrorKind::LockBusy => return Err(e),
+        Ok(None) | Err(_) => {}
+    }
+    let current = current(root)?;
+    Ok(ArchiveState::Unverified {
+        files: match &current {
+            Some(id) => archive_files(root, id, watch.interrupt)?,
+            None => Vec::new(),
+        },
+        current: current.map(|id| id.to_string()),
     })
 }
 

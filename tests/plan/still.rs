@@ -1,0 +1,196 @@
+//! What must not move a plan: an agent's own log grows while it runs the doctor, time passes, and the
+//! data directory may be copied to another machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
+
+use super::lab::fingerprint;
+use super::place::{Place, each};
+use super::sandbox::{Ran, age, files_below};
+use super::states::{CREATE, REPAIR, REPAIR_AGAIN, REPAIR_NOISE, RESTORE, SOURCE, State, UNDO};
+
+type Change = fn(&Place);
+
+fn plan(p: &Place, state: &State) -> Ran {
+    p.run(&state.words)
+}
+
+fn grow(p: &Place) {
+    fs::write(p.home().join(SOURCE), super::lab::claude(90)).unwrap();
+}
+
+fn touch_all(p: &Place, seconds: u64) {
+    for file in files_below(&p.data()) {
+        age(&file, seconds);
+    }
+}
+
+const CHANGES: &[(&str, Change)] = &[
+    ("a copy elsewhere", |_| {}),
+    ("the live source grows", grow),
+    ("the live source is pruned", |p| {
+        fs::remove_dir_all(p.home().join(".claude")).unwrap();
+    }),
+    ("a new source", |p| {
+        let to = p.home().join(".claude/projects/-src-a/other.jsonl");
+        fs::write(to, super::lab::claude(1)).unwrap();
+    }),
+    ("an index without news", |p| {
+        p.index_without_news();
+    }),
+    ("all files seem old", |p| touch_all(p, 400 * 86400)),
+    ("all files seem new", |p| touch_all(p, 0)),
+    ("other modes", |p| {
+        for file in files_below(&p.data()) {
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+    }),
+    ("reads in between", |p| {
+        for words in [
+            &["doctor", "check"][..],
+            &["doctor", "check", "--deep"],
+            &["sessions", "list"],
+            &["search", "harbour"],
+            &["stats"],
+            &["doctor", "runs", "list"],
+            &["doctor", "backups", "list"],
+            &["mirror", "verify"],
+            &["health"],
+        ] {
+            p.run(words);
+        }
+    }),
+    ("a recorded attestation", |p| {
+        p.run(&["doctor", "check", "--deep", "--record"]);
+    }),
+    ("no shared memory", |p| {
+        for file in files_below(&p.data()) {
+            if file.to_string_lossy().ends_with("-shm") {
+                fs::remove_file(file).unwrap();
+            }
+        }
+    }),
+    ("shared memory of another process", |p| {
+        fs::write(
+            p.data().join("generations/g00000001/agent_search.db-shm"),
+            [3u8; 32768],
+        )
+        .unwrap();
+    }),
+    ("no lexical index", |p| {
+        let _ = fs::remove_dir_all(p.data().join("derived"));
+    }),
+    ("no locks", |p| {
+        fs::remove_dir_all(p.data().join("locks")).unwrap();
+    }),
+    ("a torn end of the coverage ledger", |p| {
+        use std::io::Write;
+        fs::OpenOptions::new()
+            .append(true)
+            .open(p.data().join("coverage.jsonl"))
+            .unwrap()
+            .write_all(b"{\"kind\":\"commit\",\"gen")
+            .unwrap();
+    }),
+    ("a torn end of the event log", |p| {
+        fs::create_dir_all(p.data().join("doctor/events")).unwrap();
+        let log = files_below(&p.data().join("doctor/events"));
+        if let Some(log) = log.first() {
+            let mut bytes = fs::read(log).unwrap();
+            bytes.extend(b"{\"run_id\":");
+            fs::write(log, bytes).unwrap();
+        }
+    }),
+    ("an annotation", |p| {
+        fs::write(p.data().join("annotations.jsonl"), "").unwrap();
+    }),
+    ("a file that nobody knows", |p| {
+        fs::write(p.data().join("notes.txt"), "mine").unwrap();
+    }),
+];
+
+#[test]
+fn what_a_plan_does_not_cover_does_not_move_it() {
+    let states: [&State; 6] = [
+        &REPAIR,
+        &REPAIR_AGAIN,
+        &REPAIR_NOISE,
+        &CREATE,
+        &RESTORE,
+        &UNDO,
+    ];
+    let failures = Mutex::new(Vec::new());
+    each(states.len() * CHANGES.len(), 4, |i| {
+        let state = states[i / CHANGES.len()];
+        let (name, change) = CHANGES[i % CHANGES.len()];
+        let p = Place::copy_of(&state.path());
+        // Shared memory lies where the live archive is; a sealed one has none.
+        if name.starts_with("shared memory") && state.words.contains(&"undo".to_owned()) {
+            return;
+        }
+        // Commits that lie in the WAL are folded into the database by it: other bytes.
+        if name == "an index without news" && state.fingerprint == REPAIR.fingerprint {
+            return;
+        }
+        change(&p);
+        let again = plan(&p, state);
+        let moved = again.code != 0 || fingerprint(&again) != state.fingerprint;
+        if moved {
+            failures.lock().unwrap().push(format!(
+                "{}: {name}: exit {} {}",
+                state.words.join(" "),
+                again.code,
+                again.json.pointer("/err/message").unwrap_or_default()
+            ));
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn captures_that_no_ledger_promises_do_not_move_a_plan_and_come_into_the_repaired_archive() {
+    let p = Place::copy_of(&REPAIR_NOISE.path());
+    grow(&p);
+    super::sandbox::age(&p.home().join(SOURCE), 100);
+    // The archive is damaged: captured, and an error.
+    p.run(&["index"]).expect(1);
+    let applied = p.run(&REPAIR_NOISE.apply).expect(0);
+    assert_eq!(applied.text("/status"), "applied", "{}", applied.stdout);
+    let after = applied.number("/coverage_summary/after/messages");
+    let sound = Place::copy_of(&CREATE.path());
+    let before = sound.run(&["doctor", "backups", "create"]);
+    let before = before.number("/coverage_summary/before/messages");
+    assert_eq!(after, before + 30);
+}
+
+#[test]
+fn another_machine_makes_the_same_plan() {
+    for state in [&*REPAIR, &*CREATE, &*RESTORE, &*UNDO] {
+        let p = Place::copy_of(&state.path());
+        let deep = p.path().join("a folder/with spaces/and \u{e4}\u{1f600}");
+        fs::create_dir_all(&deep).unwrap();
+        fs::rename(p.data(), deep.join("data")).unwrap();
+        let mut c = std::process::Command::new(env!("CARGO_BIN_EXE_cass"));
+        let ran = c
+            .env_clear()
+            .env("HOME", "/nonexistent")
+            .env("USER", "somebody")
+            .env("HOSTNAME", "elsewhere")
+            .env("LANG", "tr_TR.UTF-8")
+            .env("LC_ALL", "C")
+            .env("TZ", "Pacific/Kiritimati")
+            .env("TMPDIR", "/var/tmp")
+            .env("COLUMNS", "20")
+            .env("SOURCE_DATE_EPOCH", "1")
+            .env("CASS_DATA_DIR", deep.join("data"))
+            .arg("--json")
+            .args(&state.words)
+            .current_dir("/")
+            .output()
+            .unwrap();
+        let again = super::sandbox::ran(ran).expect(0);
+        assert_eq!(fingerprint(&again), state.fingerprint);
+    }
+}
