@@ -300,7 +300,7 @@ fn run(
         hash: job.line.hash,
         restart: job.restart,
         parser_version: parse::VERSION,
-        kind: opened.kind(),
+        kind: opened.kind(job.ident.provider),
     })?;
     let mut counts = (0u64, 0u64, 0u64);
     let ended = projection::read(job, opened, &mut |piece| {

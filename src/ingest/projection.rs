@@ -10,7 +10,9 @@ use crate::disk::Capture;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::jobs::Job;
 use crate::ingest::parse::{self, Beginning, Container, Method, SourceName};
+use crate::ingest::provider::is_session_document;
 use crate::ingest::scratch;
+use crate::model::provider::Provider;
 use crate::model::record::{Piece, ResumePoint};
 use crate::model::source::SourceKey;
 use crate::store::archive::SourceKind;
@@ -39,9 +41,10 @@ pub(super) struct Opened<'m> {
 
 impl Opened<'_> {
     /// How the harness writes the source.
-    pub(super) fn kind(&self) -> SourceKind {
+    pub(super) fn kind(&self, provider: Provider) -> SourceKind {
         match self.container {
             Container::Log => SourceKind::Log,
+            Container::Document if is_session_document(provider) => SourceKind::Document,
             Container::Document | Container::Text | Container::Database => SourceKind::Store,
         }
     }

@@ -111,6 +111,9 @@ pub(crate) trait DocumentReader: Debug + Send {
 
     /// What one record says: an element of the array, or a whole document that has none.
     fn read(&mut self, record: RawRecord<'_>) -> Reading;
+
+    /// An element that can't be read stands before the next one.
+    fn pass_over(&mut self) {}
 }
 
 /// Members of a document's outermost object: their names and JSON texts.
@@ -341,6 +344,12 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
             state,
         ))),
     }
+}
+
+/// Whether a document of the harness holds a whole session, so that two that differ went different
+/// ways; what others write as documents are parts of one, or are told apart by their ids.
+pub(crate) fn is_session_document(provider: Provider) -> bool {
+    matches!(provider, Provider::Cline | Provider::Roo)
 }
 
 /// A reader for lines of which nothing is known.

@@ -1,11 +1,12 @@
 //! One capture of one source, appended in one transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection};
 
+use super::ids::ById;
 use super::place::{Open, Place, native_key};
 use super::rows::{
     blob, coverage_element, get_u64, int, opt_int, opt_text, put, row_hash, text, to_i64,
@@ -62,6 +63,9 @@ pub enum SourceKind {
     /// It rewrites a document or rows in place, and a session may lie in many of them. What is
     /// unchanged since the capture before is one row for each run of it, not one for each record.
     Store,
+    /// It rewrites a document that holds a whole session: two that differ are branches, and what
+    /// the newest one lacks that is known by its place alone was taken out.
+    Document,
 }
 
 /// Records that lie side by side and that an earlier capture of the same source brought already.
@@ -129,6 +133,12 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) open: Vec<Open>,
     pub(super) by_row: HashMap<i64, usize>,
     pub(super) routes: HashMap<String, usize>,
+    /// Ids by place that a document holds.
+    pub(super) placed: HashSet<u64, ById>,
+    /// Whether the document says something that it did not say before.
+    pub(super) rewritten: bool,
+    /// Whether something of the capture could not be read.
+    pub(super) damaged: bool,
     pub(super) done: bool,
 }
 
@@ -211,6 +221,9 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             open: Vec::new(),
             by_row: HashMap::new(),
             routes: HashMap::new(),
+            placed: HashSet::default(),
+            rewritten: false,
+            damaged: false,
             done: false,
         };
         if source_is_new {
@@ -241,6 +254,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             ));
         }
         self.expected = span.end();
+        self.damaged |= matches!(piece, Piece::Skipped { .. });
         match piece {
             Piece::Record(record) => self.record(record),
             Piece::Separator(span) if self.run.is_some() => {
@@ -285,7 +299,8 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
     /// line is written by the next writer. `internal` when a conversation moved meanwhile.
     pub fn finish(mut self, resume: ResumePoint, now_ms: i64) -> Result<Option<CommitLine>> {
         self.end_run();
-        self.put_runs()
+        self.take_out_absent(resume.line)
+            .and_then(|()| self.put_runs())
             .map_err(|e| failed(self.conn, "append to", e))?;
         let accounting = &mut self.source.source.accounting;
         accounting.length = self.expected;
@@ -575,6 +590,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             (Disposition::Known | Disposition::TakesBack(_), _) => (RecordClass::Known, None),
             (Disposition::Unknown, _) => (RecordClass::Unknown, None),
         };
+        self.rewritten |= !matches!(class, RecordClass::Duplicate | RecordClass::Known);
         let (duplicate_of, supersedes) = match place {
             Place::Copy { original, .. } | Place::Fold(original) => (Some(original), None),
             Place::Version(older) => (None, Some(older)),
@@ -668,41 +684,78 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         what: &TakenBack,
     ) -> rusqlite::Result<()> {
         for old in self.standing_from(at, by, what)? {
-            let id = self.next.record;
-            self.next.record += 1;
-            let o = &mut self.open[at];
-            let hash = put(
-                &mut self.insert_record,
-                &RECORDS,
-                &[
-                    ValueRef::Integer(id),
-                    ValueRef::Integer(o.row.id),
-                    ValueRef::Integer(self.source.id),
-                    int(self.source.source.epoch),
-                    int(self.source.source.parsed_seq),
-                    int(record.span.end()),
-                    int(0),
-                    int(record.line),
-                    blob(&Digest::of(b"")),
-                    ValueRef::Integer(1),
-                    ValueRef::Integer(0),
-                    text(names::class(RecordClass::Duplicate)),
-                    ValueRef::Integer(by),
-                    ValueRef::Null,
-                    ValueRef::Integer(old),
-                    ValueRef::Null,
-                    text("taken-back"),
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Integer(i64::from(self.parser_version)),
-                ],
-            )?;
-            o.last = id;
-            o.row.row_count += 1;
-            o.row.rows_sum.add(&hash);
-            self.source.source.accounting.duplicate.records += 1;
+            self.put_taken_back(at, by, old, record.span.end(), record.line)?;
         }
+        Ok(())
+    }
+
+    /// Takes out what a document written anew holds no more, where nothing but its place tells one
+    /// record from another. One that is the beginning of what it was may be cut short.
+    fn take_out_absent(&mut self, line: u64) -> rusqlite::Result<()> {
+        if self.kind != SourceKind::Document || !self.rewritten || self.damaged {
+            return Ok(());
+        }
+        for at in 0..self.open.len() {
+            if self.open[at].first == 0 {
+                continue;
+            }
+            let by = self
+                .conn
+                .prepare_cached("SELECT coalesce(duplicate_of, id) FROM records WHERE id=?1")?
+                .query_row([self.open[at].first], |r| r.get(0))?;
+            for old in self.absent(at)? {
+                self.put_taken_back(at, by, old, self.expected, line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the row by which row `by` takes back row `old`.
+    pub(super) fn put_taken_back(
+        &mut self,
+        at: usize,
+        by: i64,
+        old: i64,
+        offset: u64,
+        line: u64,
+    ) -> rusqlite::Result<()> {
+        let id = self.next.record;
+        self.next.record += 1;
+        let o = &mut self.open[at];
+        let hash = put(
+            &mut self.insert_record,
+            &RECORDS,
+            &[
+                ValueRef::Integer(id),
+                ValueRef::Integer(o.row.id),
+                ValueRef::Integer(self.source.id),
+                int(self.source.source.epoch),
+                int(self.source.source.parsed_seq),
+                int(offset),
+                int(0),
+                int(line),
+                blob(&Digest::of(b"")),
+                ValueRef::Integer(1),
+                ValueRef::Integer(0),
+                text(names::class(RecordClass::Duplicate)),
+                ValueRef::Integer(by),
+                ValueRef::Null,
+                ValueRef::Integer(old),
+                ValueRef::Null,
+                text("taken-back"),
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Integer(i64::from(self.parser_version)),
+            ],
+        )?;
+        if o.first == 0 {
+            o.first = id;
+        }
+        o.last = id;
+        o.row.row_count += 1;
+        o.row.rows_sum.add(&hash);
+        self.source.source.accounting.duplicate.records += 1;
         Ok(())
     }
 

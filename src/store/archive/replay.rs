@@ -371,6 +371,17 @@ impl Replay<'_, '_> {
             self.out.records += 1;
             return Ok(());
         }
+        if r.is_taken_back() {
+            let by = self.mapped(conn, r.duplicate_of)?;
+            let old = self.mapped(conn, r.supersedes)?;
+            if let (Some(by), Some(old)) = (by, old) {
+                append
+                    .put_taken_back(at, by, old, r.span.offset, r.line)
+                    .map_err(fail)?;
+                self.out.records += 1;
+            }
+            return Ok(());
+        }
         let place = match key_in(conn, here, &r.hash, r.occurrence).map_err(fail)? {
             Some((key, original)) => Place::Copy { original, key },
             None => self.place(conn, here, r)?,

@@ -14,12 +14,22 @@ use crate::store::promises::Promises;
 const CONTENT: [&str; 5] = ["sources", "conversations", "records", "messages", "skips"];
 
 fn read_store(w: &mut ArchiveWriter<'_>, seq: u64, lines: &[Raw], restart: bool) {
+    read_as(w, ("store", SourceKind::Store), seq, lines, restart);
+}
+
+fn read_as(
+    w: &mut ArchiveWriter<'_>,
+    (path, kind): (&str, SourceKind),
+    seq: u64,
+    lines: &[Raw],
+    restart: bool,
+) {
     let (pieces, resume) = pieces(lines, 0, None);
     let len = resume.offset;
     let mut append = w
         .begin(CaptureRef {
-            kind: SourceKind::Store,
-            ..capture("store", seq, len, restart)
+            kind,
+            ..capture(path, seq, len, restart)
         })
         .unwrap();
     for piece in &pieces {
@@ -65,6 +75,17 @@ fn mixed() -> Lab {
         read_store(w, 2, &store, true);
         store.push(plain("s0", "new, and said twice"));
         read_store(w, 3, &store, true);
+        // A document one of whose entries was taken out, and put in again.
+        let task = |texts: &[&str]| -> Vec<Raw> {
+            let id = |n: usize| crate::model::record::id_by_place(Path::new("task"), n as u64);
+            let texts = texts.iter().enumerate();
+            texts.map(|(n, text)| msg("task", &id(n), text)).collect()
+        };
+        let kind = ("task", SourceKind::Document);
+        read_as(w, kind, 1, &task(&["a", "b", "c"]), false);
+        read_as(w, kind, 2, &task(&["a", "c"]), true);
+        read_as(w, kind, 3, &task(&["a", "b", "c"]), true);
+        read_as(w, kind, 4, &task(&["a", "d"]), true);
         // Skipped bytes, an unfinished tail, and a record that repeats another.
         let (mut p, mut resume) = pieces(&[msg("torn", "x", "said")], 0, None);
         let Piece::Record(said) = p[0].clone() else {
