@@ -224,7 +224,8 @@ fn to_pieces(
             head,
             siblings: &siblings,
         };
-        parse::method(&beginning, job.from.as_ref())
+        let before = job.before.as_ref().filter(|_| container == Container::Text);
+        parse::method(&beginning, job.from.as_ref().or(before))
     };
     let (result, resume) = match (container, copy) {
         (Container::Database, Some(copy)) => {
@@ -254,12 +255,7 @@ fn to_pieces(
                 .map_err(|e| unreadable(&job.line, e))?;
             parse::document(name, method(&head), &mut content, each)
         }
-        (Container::Text, _) => {
-            content
-                .seek(SeekFrom::Start(0))
-                .map_err(|e| unreadable(&job.line, e))?;
-            parse::text(name, method(&head), Box::new(content), each)
-        }
+        (Container::Text, _) => parse::text(name, method(&head), &mut content, each),
         _ => {
             let at = job.from.as_ref().map_or(0, |f| f.offset);
             content

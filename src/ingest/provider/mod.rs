@@ -157,6 +157,20 @@ pub(crate) trait TextReader: Debug + Send {
 
     /// What a block says. Lines behind it were seen already.
     fn read(&mut self, kind: &'static str, text: &str) -> Reading;
+
+    /// Whether the transcript is to be passed over once before it is read: what tells its parts
+    /// apart may stand behind them.
+    fn looks_ahead(&self) -> bool {
+        false
+    }
+
+    /// It was passed over and comes once more, from its begin: what is read from here on counts.
+    fn begin_again(&mut self) {}
+
+    /// What the reader of a later capture must know; bounded.
+    fn state(&self) -> Option<serde_json::Value> {
+        None
+    }
 }
 
 /// Reads the tables of a database.
@@ -265,7 +279,7 @@ impl<'a> Start<'a> {
 /// A reader for a source; `state` is what a reader of an earlier part of it left.
 pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Reader {
     match start.provider {
-        Provider::Aider => Reader::Text(Box::new(aider::AiderReader::new(start.path))),
+        Provider::Aider => Reader::Text(Box::new(aider::AiderReader::new(start.path, state))),
         Provider::Amp => Reader::Document(Box::new(amp::AmpReader::new(start.path))),
         Provider::Cline | Provider::Roo => {
             Reader::Document(Box::new(cline::TaskReader::new(start)))
