@@ -79,6 +79,17 @@ pub(super) struct Run {
     original: i64,
 }
 
+/// A session whose title a file beside its own changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retitled {
+    /// The harness's id of the session.
+    pub session: String,
+    /// The title that was said there before; a session that has another one keeps it.
+    pub before: Option<String>,
+    /// The title.
+    pub title: String,
+}
+
 /// How far a source was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
@@ -139,6 +150,8 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) rewritten: bool,
     /// Whether something of the capture could not be read.
     pub(super) damaged: bool,
+    /// The unfinished tail of the capture that was read before, and its line.
+    pub(super) tail: Option<(Span, u64)>,
     pub(super) done: bool,
 }
 
@@ -199,8 +212,12 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         source.source.parsed_seq = capture.seq;
         source.source.captured_len = capture.len;
         source.source.captured_hash = capture.hash;
-        source.source.accounting.tail = None;
-        source.tail_line = None;
+        let tail = source
+            .source
+            .accounting
+            .tail
+            .take()
+            .zip(source.tail_line.take());
         let expected = source.next_offset;
         let mut append = SourceAppend {
             conn,
@@ -224,6 +241,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             placed: HashSet::default(),
             rewritten: false,
             damaged: false,
+            tail,
             done: false,
         };
         if source_is_new {
@@ -345,6 +363,59 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         self.done = true;
         self.shared.committed(&line, head, self.next)?;
         Ok(Some(line))
+    }
+
+    /// Gives sessions of a source whose capture was read before their new titles and commits, as
+    /// [`SourceAppend::finish`] does. Each is a row of no bytes in its conversation. `resume` is
+    /// the cursor's.
+    ///
+    /// # Errors
+    /// As [`SourceAppend::finish`].
+    pub fn retitle(
+        mut self,
+        titles: &[Retitled],
+        resume: ResumePoint,
+        now_ms: i64,
+    ) -> Result<Option<CommitLine>> {
+        for of in titles {
+            self.retitle_one(of)
+                .map_err(|e| failed(self.conn, "append to", e))?;
+        }
+        if self.open.iter().all(|o| o.first == 0) {
+            return Ok(None);
+        }
+        if let Some((span, line)) = self.tail {
+            self.source.source.accounting.tail = Some(span);
+            self.source.tail_line = Some(line);
+            self.expected = span.end();
+        }
+        self.finish(resume, now_ms)
+    }
+
+    fn retitle_one(&mut self, of: &Retitled) -> rusqlite::Result<()> {
+        let Some(at) = self.known_route(&of.session)? else {
+            return Ok(());
+        };
+        let row = &self.open[at].row;
+        if row.public.title != of.before {
+            return Ok(());
+        }
+        let Some(original) = self.newest_said(row.id)? else {
+            return Ok(());
+        };
+        self.open[at].row.public.title = Some(of.title.clone());
+        let run = Run {
+            span: Span {
+                offset: self.expected,
+                len: 0,
+            },
+            line: self.source.next_line,
+            hasher: blake3::Hasher::new(),
+            at,
+            original,
+        };
+        self.source.source.accounting.duplicate.records += 1;
+        self.put_run(&run, at)
     }
 
     fn commit(&mut self, now_ms: i64) -> rusqlite::Result<(CommitLine, Head)> {
@@ -533,43 +604,48 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
     fn put_runs(&mut self) -> rusqlite::Result<()> {
         let touched = self.open.iter().position(|o| o.first != 0);
         for run in std::mem::take(&mut self.runs) {
-            let id = self.next.record;
-            self.next.record += 1;
-            let o = &mut self.open[touched.unwrap_or(run.at)];
-            let hash = put(
-                &mut self.insert_record,
-                &RECORDS,
-                &[
-                    ValueRef::Integer(id),
-                    ValueRef::Integer(o.row.id),
-                    ValueRef::Integer(self.source.id),
-                    int(self.source.source.epoch),
-                    int(self.source.source.parsed_seq),
-                    int(run.span.offset),
-                    int(run.span.len),
-                    int(run.line),
-                    blob(&Digest::from(run.hasher.finalize())),
-                    ValueRef::Integer(1),
-                    ValueRef::Integer(0),
-                    text(names::class(RecordClass::Duplicate)),
-                    ValueRef::Integer(run.original),
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    text("unchanged"),
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Integer(i64::from(self.parser_version)),
-                ],
-            )?;
-            if o.first == 0 {
-                o.first = id;
-            }
-            o.last = id;
-            o.row.row_count += 1;
-            o.row.rows_sum.add(&hash);
+            self.put_run(&run, touched.unwrap_or(run.at))?;
         }
+        Ok(())
+    }
+
+    fn put_run(&mut self, run: &Run, at: usize) -> rusqlite::Result<()> {
+        let id = self.next.record;
+        self.next.record += 1;
+        let o = &mut self.open[at];
+        let hash = put(
+            &mut self.insert_record,
+            &RECORDS,
+            &[
+                ValueRef::Integer(id),
+                ValueRef::Integer(o.row.id),
+                ValueRef::Integer(self.source.id),
+                int(self.source.source.epoch),
+                int(self.source.source.parsed_seq),
+                int(run.span.offset),
+                int(run.span.len),
+                int(run.line),
+                blob(&Digest::from(run.hasher.finalize())),
+                ValueRef::Integer(1),
+                ValueRef::Integer(0),
+                text(names::class(RecordClass::Duplicate)),
+                ValueRef::Integer(run.original),
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Null,
+                text("unchanged"),
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Integer(i64::from(self.parser_version)),
+            ],
+        )?;
+        if o.first == 0 {
+            o.first = id;
+        }
+        o.last = id;
+        o.row.row_count += 1;
+        o.row.rows_sum.add(&hash);
         Ok(())
     }
 

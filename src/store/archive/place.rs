@@ -581,6 +581,26 @@ impl SourceAppend<'_, '_> {
         Ok(at)
     }
 
+    /// [`SourceAppend::route`] of a session that is archived.
+    pub(super) fn known_route(&mut self, session: &str) -> rusqlite::Result<Option<usize>> {
+        let s = &self.source.source;
+        let id = identity::conversation_id(&s.source_id, s.provider, session);
+        match ConversationRow::by_public(self.conn, &id)? {
+            Some(_) => self.route(session).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The last row with which this source said something in a conversation.
+    pub(super) fn newest_said(&self, conversation: i64) -> rusqlite::Result<Option<i64>> {
+        self.conn
+            .prepare_cached(
+                "SELECT max(coalesce(duplicate_of, id)) FROM records WHERE conversation=?1 \
+                 AND source=?2",
+            )?
+            .query_row((conversation, self.source.id), |r| r.get(0))
+    }
+
     fn deepest(&self, base: &ConversationRow) -> rusqlite::Result<Option<i64>> {
         let c = &base.public;
         self.conn
