@@ -40,6 +40,7 @@ mutants() {
 faults() {
   need strace "apt-get install strace" || return 1
   CASS_FAULTS=long cargo test --locked --test faults -- --nocapture
+  CASS_FAULTS=long cargo test --locked --lib a_page_of_noise
 }
 
 fuzz() {
