@@ -42,6 +42,7 @@ mutants() {
 faults() {
   need strace "apt-get install strace" || return 1
   CASS_FAULTS=long cargo test --locked --test faults -- --skip planned:: --nocapture
+  CASS_FAULTS=long cargo test --locked --lib a_page_of_noise
 }
 
 # The same for repairs, backups, restores and undos, and pairs of faults.

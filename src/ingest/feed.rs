@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::capture::{CaptureOutcome, Note, Problem};
 use crate::ingest::jobs::{self, Job, Pending, Turn, is_of_one_source};
 use crate::ingest::parse;
-use crate::ingest::{projection, scratch};
+use crate::ingest::{beside, projection, scratch};
 use crate::model::digest::Digest;
 use crate::model::note::NoteCode;
 use crate::model::provider::Provider;
@@ -132,6 +132,9 @@ pub fn feed(
                 !jobs::is_held_by(mirror, source, line, &turn.line).unwrap_or(false)
             }),
         }
+    }
+    if !feeder.is_to_stop() {
+        feeder.out.commits += beside::retitle(env, cap, capture, mirror, archive)?;
     }
     // One for each source: what a damaged object takes, it may take from all of its captures.
     feeder.out.problems.extend(
@@ -300,7 +303,7 @@ fn run(
         hash: job.line.hash,
         restart: job.restart,
         parser_version: parse::VERSION,
-        kind: opened.kind(),
+        kind: opened.kind(job.ident.provider),
     })?;
     let mut counts = (0u64, 0u64, 0u64);
     let ended = projection::read(job, opened, &mut |piece| {

@@ -19,6 +19,8 @@ pub(super) struct Job {
     pub(super) line: CaptureLine,
     /// Where to go on; `None` begins a new epoch of the source.
     pub(super) from: Option<ResumePoint>,
+    /// Where reading of the capture before ended.
+    pub(super) before: Option<ResumePoint>,
     pub(super) restart: bool,
 }
 
@@ -147,6 +149,7 @@ pub(super) fn job(
 ) -> Result<Job> {
     let cursor = archive.cursor(pending.ident.key)?;
     let known = cursor.is_some();
+    let before = cursor.as_ref().map(|c| c.resume.clone());
     let mut from = None;
     if let Some(cursor) = cursor
         && pending.is_log
@@ -160,6 +163,7 @@ pub(super) fn job(
         line: line.clone(),
         restart: known && from.is_none(),
         from,
+        before,
     })
 }
 

@@ -1,5 +1,6 @@
 //! From the files of harnesses to rows: capture first, parse second.
 
+mod beside;
 pub mod capture;
 pub mod feed;
 pub mod group;

@@ -1,6 +1,6 @@
 //! One capture, read to pieces: on a thread of its own, while the caller writes what comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
@@ -8,14 +8,17 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::disk::Capture;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::beside::Beginnings;
 use crate::ingest::jobs::Job;
 use crate::ingest::parse::{self, Beginning, Container, Method, SourceName};
+use crate::ingest::provider::is_session_document;
 use crate::ingest::scratch;
+use crate::model::provider::Provider;
 use crate::model::record::{Piece, ResumePoint};
 use crate::model::source::SourceKey;
 use crate::store::archive::SourceKind;
 use crate::store::foreign::ForeignDb;
-use crate::store::mirror::{CaptureLine, ContentReader, MirrorWriter};
+use crate::store::mirror::{CaptureLine, ContentReader, MirrorWriter, SourceIdent};
 
 /// How much of a source's beginning the parser may look at.
 pub(super) const HEAD_BYTES: u64 = 256 << 10;
@@ -38,10 +41,16 @@ pub(super) struct Opened<'m> {
 }
 
 impl Opened<'_> {
+    /// Beginnings of the files beside the source, as captured last.
+    pub(super) fn siblings(&self) -> &BTreeMap<PathBuf, Vec<u8>> {
+        &self.siblings
+    }
+
     /// How the harness writes the source.
-    pub(super) fn kind(&self) -> SourceKind {
+    pub(super) fn kind(&self, provider: Provider) -> SourceKind {
         match self.container {
             Container::Log => SourceKind::Log,
+            Container::Document if is_session_document(provider) => SourceKind::Document,
             Container::Document | Container::Text | Container::Database => SourceKind::Store,
         }
     }
@@ -65,7 +74,7 @@ pub(super) fn open<'m>(
     mirror: &mut MirrorWriter<'m>,
     job: &Job,
 ) -> Result<Opened<'m>> {
-    let name = name_of(job);
+    let name = name_of(&job.ident);
     let mut content = mirror.open_content(job.line.recipe, job.line.len)?;
     let mut head = Vec::new();
     (&mut content)
@@ -122,10 +131,90 @@ fn sibling(
     Ok(read.is_ok().then_some(bytes))
 }
 
-fn name_of(job: &Job) -> SourceName<'_> {
+pub(super) fn name_of(ident: &SourceIdent) -> SourceName<'_> {
     SourceName {
-        provider: job.ident.provider,
-        path: &job.ident.path,
+        provider: ident.provider,
+        path: &ident.path,
+    }
+}
+
+/// What the files beside a source began with before their newest capture, of those whose keys are
+/// in `changed`.
+///
+/// # Errors
+/// Errors of the mirror as a whole.
+pub(super) fn earlier(
+    mirror: &mut MirrorWriter<'_>,
+    job: &Job,
+    siblings: &BTreeMap<PathBuf, Vec<u8>>,
+    changed: &BTreeSet<SourceKey>,
+) -> Result<Beginnings> {
+    let mut all = Beginnings::new();
+    for path in siblings.keys() {
+        let key = SourceKey::derive(&job.ident.source_id, job.ident.provider, path);
+        if !changed.contains(&key) {
+            continue;
+        }
+        let (mut before, mut newest) = (None, None);
+        mirror.captures(key, &mut |line| {
+            before = newest.replace(line);
+            Ok(())
+        })?;
+        let mut bytes = None;
+        if let Some(line) = before {
+            let mut read = Vec::new();
+            let content = mirror.open_content(line.recipe, line.len)?;
+            let ended = content.take(SIBLING_BYTES).read_to_end(&mut read);
+            bytes = ended.is_ok().then_some(read);
+        }
+        all.insert(path.clone(), bytes);
+    }
+    Ok(all)
+}
+
+/// The title that the source's beginning says of each session first, with these files beside it;
+/// a database is asked as a whole.
+///
+/// # Errors
+/// What stops a database from being read.
+pub(super) fn titles(
+    job: &Job,
+    opened: &Opened<'_>,
+    siblings: &BTreeMap<PathBuf, Vec<u8>>,
+) -> Result<BTreeMap<String, String>> {
+    let name = name_of(&job.ident);
+    let beginning = Beginning {
+        name,
+        head: &opened.head,
+        siblings,
+    };
+    let method = parse::method(&beginning, None);
+    let mut titles = BTreeMap::new();
+    let mut content = std::io::Cursor::new(&opened.head);
+    let mut each = |piece: Piece| {
+        if let Piece::Record(record) = piece
+            && let Some(title) = record.facts.title
+        {
+            titles.entry(record.session).or_insert(title);
+        }
+        Ok(())
+    };
+    let (read, _) = match (opened.container, &opened.copy) {
+        (Container::Database, Some(copy)) => match ForeignDb::open(copy) {
+            Ok(db) => (
+                parse::database(method, &db, &mut each).map(drop),
+                parse::at_the_begin(),
+            ),
+            Err(e) => (Err(e), parse::at_the_begin()),
+        },
+        (Container::Document, _) => parse::document(name, method, &mut content, &mut each),
+        (Container::Log, _) => parse::log(name, method, Box::new(content), None, &mut each),
+        // Nothing stands beside a transcript.
+        (Container::Text | Container::Database, _) => (Ok(()), parse::at_the_begin()),
+    };
+    match read {
+        Err(e) if e.kind() != ErrorKind::SourcesFailed => Err(e),
+        _ => Ok(titles),
     }
 }
 
@@ -214,14 +303,15 @@ fn to_pieces(
         container,
         copy,
     } = opened;
-    let name = name_of(job);
+    let name = name_of(&job.ident);
     let method = |head: &[u8]| -> Method {
         let beginning = Beginning {
             name,
             head,
             siblings: &siblings,
         };
-        parse::method(&beginning, job.from.as_ref())
+        let before = job.before.as_ref().filter(|_| container == Container::Text);
+        parse::method(&beginning, job.from.as_ref().or(before))
     };
     let (result, resume) = match (container, copy) {
         (Container::Database, Some(copy)) => {
@@ -251,12 +341,7 @@ fn to_pieces(
                 .map_err(|e| unreadable(&job.line, e))?;
             parse::document(name, method(&head), &mut content, each)
         }
-        (Container::Text, _) => {
-            content
-                .seek(SeekFrom::Start(0))
-                .map_err(|e| unreadable(&job.line, e))?;
-            parse::text(name, method(&head), Box::new(content), each)
-        }
+        (Container::Text, _) => parse::text(name, method(&head), &mut content, each),
         _ => {
             let at = job.from.as_ref().map_or(0, |f| f.offset);
             content

@@ -23,6 +23,24 @@ impl Span {
     }
 }
 
+/// The id of a record that carries none and whose source is written anew as a whole: where it is.
+/// `place` counts the records of the source at `path`.
+#[must_use]
+pub fn id_by_place(path: &std::path::Path, place: u64) -> String {
+    let hex = Digest::of(path.as_os_str().as_encoded_bytes()).to_hex();
+    let short = hex.get(..16).unwrap_or(&hex);
+    format!("{BY_PLACE}{short}:{place}")
+}
+
+/// Whether an id says nothing but where its record is.
+#[must_use]
+pub fn is_by_place(id: &str) -> bool {
+    id.starts_with(BY_PLACE)
+}
+
+/// What ids by place begin with.
+const BY_PLACE: char = '@';
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -45,8 +45,11 @@ fn sampled(calls: &[Call], times: usize) -> Vec<Call> {
 /// these don't do, once.
 const WHOLE: [Plan; 2] = [Plan::Rebuild, Plan::Undo];
 
+/// A plan and the calls of it that are made to fail.
+type Cases = Vec<(Plan, Vec<(Call, Fault)>)>;
+
 /// Every case of one way to fail: plan, call, fault.
-fn cases(faults: &[(&[&str], Fault)]) -> Option<Vec<(Plan, Vec<(Call, Fault)>)>> {
+fn cases(faults: &[(&[&str], Fault)]) -> Option<Cases> {
     let mut known: BTreeSet<(Fault, String, String)> = BTreeSet::new();
     let mut out = Vec::new();
     let mut plans = WHOLE.to_vec();

@@ -1,5 +1,7 @@
 //! Aider: a real history, growth at its end, fences, damage.
 
+use std::collections::BTreeMap;
+
 use crate::home::{accounted, count, index, lay, len, messages, natives, said, settled, show};
 use crate::sandbox::{Sandbox, sample};
 
@@ -161,6 +163,67 @@ fn runs_of_one_second_are_told_apart_and_a_rewrite_keeps_the_rest() {
     let mut all = all(&s);
     all.sort();
     assert_eq!(all, ["user/text: a", "user/text: b", "user/text: c"]);
+}
+
+#[test]
+fn a_run_keeps_its_id_when_another_of_its_second_comes_before_it() {
+    let s = home();
+    let run = |said: &[&str]| {
+        let turns: Vec<String> = said.iter().map(|t| format!("#### {t}  \n\n")).collect();
+        format!(
+            "\n# aider chat started at 2025-03-01 10:00:00\n\n{}",
+            turns.concat()
+        )
+    };
+    let sessions = |s: &Sandbox, runs: &[String]| -> BTreeMap<String, Vec<String>> {
+        s.put(HISTORY, runs.concat().as_bytes());
+        index(s);
+        settled(s);
+        natives(s)
+            .into_iter()
+            .map(|n| (n.clone(), said(s, &n)))
+            .collect()
+    };
+    let holds = |all: &BTreeMap<String, Vec<String>>, first: &str| -> String {
+        let is_it = |said: &&Vec<String>| said[0] == format!("user/text: {first}");
+        let of: Vec<&String> = all
+            .iter()
+            .filter(|(_, v)| is_it(v))
+            .map(|(n, _)| n)
+            .collect();
+        assert_eq!(of.len(), 1, "{all:?}");
+        of[0].clone()
+    };
+    let one = sessions(&s, &[run(&["a", "a2"])]);
+    let a = holds(&one, "a");
+    // Two histories are merged; then each of the runs goes on.
+    let two = sessions(&s, &[run(&["b"]), run(&["a", "a2"])]);
+    let b = holds(&two, "b");
+    assert_eq!((holds(&two, "a"), two.len()), (a.clone(), 2));
+    let three = sessions(
+        &s,
+        &[run(&["c"]), run(&["b", "b2"]), run(&["a", "a2", "a3"])],
+    );
+    assert_eq!(
+        (holds(&three, "a"), holds(&three, "b")),
+        (a.clone(), b.clone())
+    );
+    assert_eq!(
+        three[&a],
+        ["user/text: a", "user/text: a2", "user/text: a3"]
+    );
+    assert_eq!((three[&b].len(), three.len()), (2, 3));
+    // One is taken out, and what another begins with is changed: nothing is merged by luck.
+    let four = sessions(&s, &[run(&["other", "b2"]), run(&["a", "a2", "a3"])]);
+    assert_eq!((holds(&four, "a"), four.len()), (a.clone(), 4));
+    assert!(three.iter().all(|(id, said)| four[id] == *said));
+    // All of it is gone, and there again in another order.
+    s.put(HISTORY, b"");
+    index(&s);
+    let five = sessions(&s, &[run(&["a", "a2", "a3"]), run(&["c"]), run(&["new"])]);
+    assert_eq!(holds(&five, "a"), a);
+    assert_eq!(holds(&five, "c"), holds(&three, "c"));
+    assert_eq!(five.len(), 5);
 }
 
 #[test]

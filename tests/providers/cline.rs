@@ -289,6 +289,118 @@ fn ids_are_not_needed_and_the_same_words_are_said_twice() {
     assert_eq!(said(&s, "t").len(), 5);
 }
 
+/// Writes a task's entries as what was sent to the model and indexes; what then stands.
+fn sends(s: &Sandbox, root: &str, entries: &[&str]) -> Vec<String> {
+    let all: Vec<Value> = entries
+        .iter()
+        .map(|text| json!({"role": "user", "content": text}))
+        .collect();
+    let rel = format!("{root}/tasks/t/api_conversation_history.json");
+    s.put(&rel, &serde_json::to_vec(&all).unwrap());
+    index(s);
+    settled(s);
+    stands(s, "t")
+}
+
+/// The texts of a session that stand, as the view says them.
+fn stands(s: &Sandbox, id: &str) -> Vec<String> {
+    let view = s.run(&["view", id, "--json"]).expect(0);
+    let texts = view.json["messages"].as_array().unwrap().iter();
+    texts
+        .map(|m| m["text"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn an_entry_without_a_time_is_told_by_its_place() {
+    let s = Sandbox::new();
+    for (entries, view) in [
+        (&["one", "two", "three"][..], &["one", "two", "three"][..]),
+        // Edited.
+        (&["one", "zwei", "three"], &["one", "zwei", "three"]),
+        // As it was, and longer.
+        (
+            &["one", "two", "three", "four"],
+            &["one", "two", "three", "four"],
+        ),
+        // One was put in, another taken out.
+        (
+            &["zero", "one", "two", "three", "four"],
+            &["zero", "one", "two", "three", "four"],
+        ),
+        (
+            &["zero", "two", "three", "four"],
+            &["zero", "two", "three", "four"],
+        ),
+        // Cut off: it may be written anew right now.
+        (&["zero", "two"], &["zero", "two", "three", "four"]),
+        (&[], &["zero", "two", "three", "four"]),
+        // Went another way from there on, and back.
+        (&["zero", "two", "five"], &["zero", "two", "five"]),
+        (
+            &["zero", "two", "three", "four"],
+            &["zero", "two", "three", "four"],
+        ),
+        // The same words again, and in another order.
+        (&["zero", "zero", "two"], &["zero", "zero", "two"]),
+        (&["two", "zero"], &["two", "zero"]),
+        (&["two", "zero", "six"], &["two", "zero", "six"]),
+    ] {
+        assert_eq!(sends(&s, ROO, entries), view, "{entries:?}");
+    }
+    // What a document lacks that is torn or broken, it may have had.
+    let rel = format!("{ROO}/tasks/t/api_conversation_history.json");
+    for torn in [
+        r#"[{"role":"user","content":"2"},{"role":"user","con"#,
+        r#"[{"role":"user","content":"2"},{"role" 7},{"role":"user","content":"six"}]"#,
+    ] {
+        s.put(&rel, torn.as_bytes());
+        s.run(&["index", "--json"]).expect(0);
+        assert_eq!(stands(&s, "t"), ["2", "zero", "six"], "{torn}");
+    }
+    assert_eq!(s.named("t").len(), 1);
+    let searched = s.run(&["search", "zwei", "--json"]).expect(0);
+    assert!(searched.json["hits"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn tasks_of_two_editors_with_one_id_are_branches() {
+    const OTHER: &str = ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline";
+    let s = Sandbox::new();
+    sends(&s, ROO, &["one", "two", "three"]);
+    sends(&s, OTHER, &["uno", "dos"]);
+    let both = |s: &Sandbox| -> Vec<Vec<String>> {
+        let mut all = s.named("t");
+        all.sort_by_key(|c| !c["branch_of"].is_null());
+        all.iter()
+            .map(|c| stands(s, c["id"].as_str().unwrap()))
+            .collect()
+    };
+    assert_eq!(
+        both(&s),
+        [&["one", "two", "three"][..], &["uno", "dos"][..]]
+    );
+    // Each goes on by itself.
+    sends(&s, OTHER, &["uno", "zwei", "dos"]);
+    sends(&s, ROO, &["one", "three"]);
+    assert_eq!(
+        both(&s),
+        [&["one", "three"][..], &["uno", "zwei", "dos"][..]]
+    );
+
+    // A copy that goes on is the same session; one that was changed is a branch.
+    let s = Sandbox::new();
+    sends(&s, ROO, &["one", "two", "three"]);
+    let longer = ["one", "two", "three", "four"];
+    assert_eq!(sends(&s, OTHER, &longer), longer);
+    assert_eq!(s.named("t").len(), 1);
+    sends(&s, OTHER, &["one", "changed", "three", "four"]);
+    assert_eq!(s.named("t").len(), 2);
+    let kept = both(&s);
+    assert_eq!(kept[0], longer);
+    assert!(kept[1].contains(&"changed".to_owned()));
+}
+
 #[test]
 fn damage_costs_what_it_hit() {
     let whole = serde_json::to_vec(&ui()).unwrap();

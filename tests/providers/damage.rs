@@ -369,7 +369,8 @@ fn laid(make: Make<'_>) -> (Sandbox, i32, String) {
     s.put(".local/share/crush/projects.json", list.as_bytes());
     let roots = "[[roots]]\nprovider = \"aider\"\npath = \"~/repo\"\n";
     s.put(".config/cass/config.toml", roots.as_bytes());
-    let ran = s.run(&["index", "--json"]);
+    // Nothing is searched for.
+    let ran = s.run(&["index", "--skip-lexical", "--json"]);
     (s, ran.code, ran.stdout)
 }
 

@@ -32,6 +32,7 @@ mod opencode;
 mod pi;
 mod qwen;
 mod rebuild;
+mod renamed;
 mod rescue;
 #[path = "../journey/sandbox.rs"]
 mod sandbox;

@@ -373,13 +373,15 @@ impl RepairPlanner {
             body.inputs.extend(named.files.clone());
         }
         let mirror_gives = given > 0;
-        let useful: Vec<&Holder> = all
+        let mut useful: Vec<&Holder> = all
             .iter()
             .filter(|h| {
                 h.class == AuthorityClass::Named || unpromised || !evidence.unreadable.is_empty()
             })
             .filter(|h| h.rows > 0)
             .collect();
+        // A record that is taken over without its message counts as held: whole archives come first.
+        useful.sort_by_key(|h| !h.is_whole);
         let archive_gives = useful.iter().any(|h| h.class == AuthorityClass::Archive);
         known.mirror = if evidence.mirror {
             "the mirror gives none of what was promised, and the archive no verified row".to_owned()

@@ -260,11 +260,15 @@ fn element(
                     });
                     out.record(bytes, begins, reading, value.recovery)?;
                 }
-                None => out.skip(len, SkipReason::Fragment, bytes)?,
+                None => {
+                    reader.pass_over();
+                    out.skip(len, SkipReason::Fragment, bytes)?;
+                }
             }
             Ok(true)
         }
         Ended::TooLong => {
+            reader.pass_over();
             out.skip(len, SkipReason::Oversized, &[])?;
             Ok(true)
         }

@@ -148,6 +148,17 @@ pub(crate) fn elements<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Vec
         .collect()
 }
 
+/// What a content is made of: the text or the object that it is, or the elements of its array.
+pub(crate) fn parts<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Vec<Element<'a, T>> {
+    if let Some(text) = text(raw) {
+        return vec![Element::Text(text)];
+    }
+    match object(raw) {
+        Some(one) => vec![Element::Object(one)],
+        None => elements(raw),
+    }
+}
+
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Element<'de, T> {
     fn deserialize<D: de::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         struct Any<T>(std::marker::PhantomData<T>);

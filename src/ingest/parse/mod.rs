@@ -102,7 +102,8 @@ impl Method {
     }
 }
 
-/// How the source is read from `from` (from byte 0 when there is none).
+/// How the source is read from `from` (from byte 0 when there is none). Of a source that is read
+/// anew as a whole, `from` is where reading the capture before ended.
 #[must_use]
 pub fn method(beginning: &Beginning<'_>, from: Option<&ResumePoint>) -> Method {
     let state: State = from
@@ -174,16 +175,25 @@ pub fn document(
 ///
 /// # Errors
 /// As [`log`].
-pub fn text<'r>(
+pub fn text(
     name: SourceName<'_>,
     method: Method,
-    content: Box<dyn Read + 'r>,
+    content: &mut dyn Content,
     each: &mut dyn FnMut(Piece) -> Result<()>,
 ) -> (Result<()>, ResumePoint) {
-    let Reader::Text(reader) = method.0 else {
+    let Reader::Text(mut reader) = method.0 else {
         return (Err(not_so("transcript")), at_the_begin());
     };
-    transcript::read(name.path, reader, content, MAX_LINE, each)
+    transcript::read(name.path, &mut *reader, content, MAX_LINE, each)
+}
+
+/// What is kept for the reader of a later capture of a source that is read anew as a whole.
+fn state_of(reader: Option<serde_json::Value>) -> Vec<u8> {
+    let state = State {
+        reader,
+        ..State::default()
+    };
+    serde_json::to_vec(&state).unwrap_or_default()
 }
 
 fn not_so(kind: &str) -> Error {

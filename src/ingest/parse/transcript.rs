@@ -5,9 +5,10 @@
 //! block is depends on the lines up to its end alone, but where the last one ends is only known
 //! when more follows: a transcript that grew is read anew from its begin.
 
-use std::io::Read;
+use std::io::SeekFrom;
 use std::path::Path;
 
+use super::document::Content;
 use super::window::{Stop, Window, len64};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::provider::{Part, TextReader};
@@ -18,10 +19,28 @@ use crate::model::record::{ParsedRecord, Piece, Recovery, ResumePoint, SkipReaso
 const MAX_BLOCK: usize = 4 << 20;
 
 /// Reads a transcript whole.
-pub(super) fn read<'r>(
+pub(super) fn read(
     path: &Path,
-    reader: Box<dyn TextReader>,
-    content: Box<dyn Read + 'r>,
+    reader: &mut dyn TextReader,
+    content: &mut dyn Content,
+    max_line: usize,
+    each: &mut dyn FnMut(Piece) -> Result<()>,
+) -> (Result<()>, ResumePoint) {
+    if reader.looks_ahead() {
+        let (passed, at) = pass(path, reader, content, max_line, &mut |_| Ok(()));
+        if passed.is_err() {
+            return (passed, at);
+        }
+        reader.begin_again();
+    }
+    pass(path, reader, content, max_line, each)
+}
+
+/// One way through the content, from its begin.
+fn pass(
+    path: &Path,
+    reader: &mut dyn TextReader,
+    content: &mut dyn Content,
     max_line: usize,
     each: &mut dyn FnMut(Piece) -> Result<()>,
 ) -> (Result<()>, ResumePoint) {
@@ -32,20 +51,28 @@ pub(super) fn read<'r>(
         line: 1,
         block: Block::default(),
     };
-    let mut window = Window::new(content, 0);
-    let result = lines(&mut window, max_line, &mut out).and_then(|()| match window.error() {
-        None => Ok(()),
-        Some(e) => Err(Error::new(
+    let unreadable = |e| {
+        Error::new(
             ErrorKind::Io,
             format!("cannot read {}: {e}", path.display()),
         )
         .with_context("path", path.display().to_string())
-        .with_source(e)),
-    });
+        .with_source(e)
+    };
+    let result = match content.seek(SeekFrom::Start(0)) {
+        Err(e) => Err(unreadable(e)),
+        Ok(_) => {
+            let mut window = Window::new(Box::new(content), 0);
+            lines(&mut window, max_line, &mut out).and_then(|()| match window.error() {
+                None => Ok(()),
+                Some(e) => Err(unreadable(e)),
+            })
+        }
+    };
     let resume = ResumePoint {
         offset: out.offset,
         line: out.line,
-        state: Vec::new(),
+        state: super::state_of(out.reader.state()),
     };
     (result, resume)
 }
@@ -83,7 +110,7 @@ struct Block {
 
 /// Hands pieces on, and counts.
 struct Blocks<'e> {
-    reader: Box<dyn TextReader>,
+    reader: &'e mut dyn TextReader,
     each: &'e mut dyn FnMut(Piece) -> Result<()>,
     /// End of what was handed on; the block at hand lies behind it.
     offset: u64,
@@ -182,6 +209,7 @@ impl Blocks<'_> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::io::{Read, Seek};
 
     use super::*;
     use crate::ingest::parse::{Beginning, SourceName, method, text};
@@ -190,9 +218,18 @@ mod tests {
 
     /// Parts that are read so often each, a few bytes at a time.
     struct Made {
+        all: Vec<(Vec<u8>, u64)>,
         parts: Vec<(Vec<u8>, u64)>,
         at: usize,
         step: usize,
+    }
+
+    impl Seek for Made {
+        fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+            assert_eq!(to, SeekFrom::Start(0));
+            (self.parts, self.at) = (self.all.clone(), 0);
+            Ok(0)
+        }
     }
 
     impl Read for Made {
@@ -231,23 +268,23 @@ mod tests {
             siblings: &BTreeMap::new(),
         };
         let mut end = 0;
-        let made = Made { parts, at: 0, step };
-        let (result, resume) = text(
-            name,
-            method(&beginning, None),
-            Box::new(made),
-            &mut |piece| {
-                let span = match &piece {
-                    Piece::Record(record) => record.span,
-                    Piece::Separator(span) | Piece::Skipped { span, .. } => *span,
-                };
-                assert_eq!(span.offset, end);
-                assert!(span.len > 0);
-                end = span.end();
-                seen(piece);
-                Ok(())
-            },
-        );
+        let mut made = Made {
+            all: parts,
+            parts: Vec::new(),
+            at: 0,
+            step,
+        };
+        let (result, resume) = text(name, method(&beginning, None), &mut made, &mut |piece| {
+            let span = match &piece {
+                Piece::Record(record) => record.span,
+                Piece::Separator(span) | Piece::Skipped { span, .. } => *span,
+            };
+            assert_eq!(span.offset, end);
+            assert!(span.len > 0);
+            end = span.end();
+            seen(piece);
+            Ok(())
+        });
         result.unwrap();
         assert_eq!((end, resume.offset), (total, total));
     }

@@ -6,6 +6,9 @@
 //! else is the model's answer. What an answer shows inside a fence is the answer's, whatever it
 //! begins with; but Aider ends its own lines with two spaces, and one that stands behind a blank
 //! line shows that the fence was never closed.
+//!
+//! A run has no id. Those of one second are numbered in the order in which they were first seen,
+//! and known again by what they begin with: another one may come to stand before them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,8 +20,8 @@ use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
 
 /// What a run begins with.
 const HEADING: &str = "# aider chat started at ";
-/// Stamps that are remembered to tell runs apart that began in the same second.
-const REMEMBERED: usize = 1 << 16;
+/// Runs that are remembered to tell those of one second apart: 50 bytes each.
+const REMEMBERED: usize = 1 << 14;
 
 const RUN: &str = "run";
 const USER: &str = "user";
@@ -32,8 +35,28 @@ pub(super) struct AiderReader {
     workspace: Option<String>,
     lines: Lines,
     run: Run,
-    /// How often a stamp was seen, by its first 64 bits.
-    stamps: HashMap<u64, u32>,
+    /// The runs that were ever seen in this history.
+    seen: Vec<Seen>,
+    /// The runs of this capture, in their order; those read so far when it is read.
+    runs: Vec<Found>,
+    read: usize,
+    /// Whether the history is passed over for its runs, and not read.
+    passes_over: bool,
+}
+
+/// A run that was seen: its stamp by its first 64 bits, its number among the runs of that second,
+/// and the length and the first 64 bits of the digest of what it begins with.
+type Seen = (u64, u32, u64, u64);
+
+/// A run of this capture.
+#[derive(Debug)]
+struct Found {
+    stamp: u64,
+    number: u32,
+    /// Length and digest of its first block.
+    first: (u64, u64),
+    /// The runs seen before that it may be, by place.
+    may_be: Vec<usize>,
 }
 
 /// The run at hand.
@@ -46,7 +69,7 @@ struct Run {
 }
 
 impl AiderReader {
-    pub(super) fn new(path: &Path) -> Self {
+    pub(super) fn new(path: &Path, state: Option<serde_json::Value>) -> Self {
         let text = path.to_string_lossy().into_owned();
         AiderReader {
             workspace: path
@@ -60,27 +83,101 @@ impl AiderReader {
                 model: None,
                 blocks: 0,
             },
-            stamps: HashMap::new(),
+            seen: state
+                .and_then(|s| serde_json::from_value(s).ok())
+                .unwrap_or_default(),
+            runs: Vec::new(),
+            read: 0,
+            passes_over: true,
             path: text,
         }
     }
 
-    fn begin(&mut self, stamp: &str) {
-        let key = super::short(&Digest::of(stamp.as_bytes()));
-        let seen = match self.stamps.get_mut(&key) {
-            Some(seen) => {
-                *seen += 1;
-                *seen
-            }
-            None => {
-                if self.stamps.len() < REMEMBERED {
-                    self.stamps.insert(key, 0);
-                }
-                0
-            }
+    /// Takes note of a block while the history is passed over.
+    fn pass(&mut self, kind: &'static str, text: &str) {
+        if kind == RUN {
+            self.runs.push(Found {
+                stamp: super::short(&Digest::of(stamp_of(text).as_bytes())),
+                number: 0,
+                first: (0, 0),
+                may_be: Vec::new(),
+            });
+            self.run.blocks = 0;
+        }
+        self.run.blocks += 1;
+        let Some(run) = self.runs.last_mut().filter(|_| self.run.blocks == 2) else {
+            return;
         };
+        let bytes = text.trim_end().as_bytes();
+        let digest = |bytes: &[u8]| super::short(&Digest::of(bytes));
+        run.first = (bytes.len() as u64, digest(bytes));
+        // What was the end of the history then may go on now.
+        let is_begin = |(stamp, _, len, hash): &Seen| {
+            let begin = usize::try_from(*len).ok().and_then(|n| bytes.get(..n));
+            *stamp == run.stamp && *len > 0 && begin.is_some_and(|b| digest(b) == *hash)
+        };
+        run.may_be = (0..self.seen.len())
+            .filter(|n| self.seen.get(*n).is_some_and(is_begin))
+            .collect();
+        run.may_be
+            .sort_by_key(|n| self.seen.get(*n).map(|s| std::cmp::Reverse(s.2)));
+    }
+
+    /// Numbers the runs: first those that begin as they did, then those that had not begun, then
+    /// the new ones. One whose begin was changed is known where it is the only one of its second.
+    fn number(&mut self) {
+        let mut left: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut next: HashMap<u64, u32> = HashMap::new();
+        // How often a stamp was seen, and how often it is here.
+        let mut times: HashMap<u64, (u32, u32)> = HashMap::new();
+        for run in &self.runs {
+            times.entry(run.stamp).or_default().1 += 1;
+        }
+        for (n, (stamp, number, ..)) in self.seen.iter().enumerate() {
+            left.entry(*stamp).or_default().push(n);
+            times.entry(*stamp).or_default().0 += 1;
+            let next = next.entry(*stamp).or_default();
+            *next = (*next).max(number.saturating_add(1));
+        }
+        let mut is: Vec<Option<usize>> = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let left = left.entry(run.stamp).or_default();
+            let found = run.may_be.iter().find(|n| left.contains(n)).copied();
+            left.retain(|n| Some(*n) != found);
+            is.push(found);
+        }
+        for (run, is) in self.runs.iter_mut().zip(is) {
+            let left = left.entry(run.stamp).or_default();
+            let alone = times.get(&run.stamp) == Some(&(1, 1));
+            let may_be = |n: &usize| {
+                let begun = self.seen.get(*n).is_some_and(|seen| seen.2 > 0);
+                alone || !begun
+            };
+            let is = is.or_else(|| left.iter().copied().find(may_be));
+            left.retain(|n| Some(*n) != is);
+            match is.and_then(|n| self.seen.get_mut(n)) {
+                Some(seen) => {
+                    run.number = seen.1;
+                    (seen.2, seen.3) = run.first;
+                }
+                None => {
+                    let next = next.entry(run.stamp).or_default();
+                    run.number = *next;
+                    *next = next.saturating_add(1);
+                    if self.seen.len() < REMEMBERED {
+                        let (len, hash) = run.first;
+                        self.seen.push((run.stamp, run.number, len, hash));
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, stamp: &str) {
+        let number = self.runs.get(self.read).map_or(0, |run| run.number);
+        self.read += 1;
         self.run = Run {
-            session: session(&self.path, stamp, seen),
+            session: session(&self.path, stamp, number),
             begun_ms: time_ms(stamp),
             model: None,
             blocks: 0,
@@ -109,7 +206,34 @@ impl TextReader for AiderReader {
         self.lines.part(line)
     }
 
+    fn looks_ahead(&self) -> bool {
+        true
+    }
+
+    fn begin_again(&mut self) {
+        self.number();
+        self.passes_over = false;
+        self.lines = Lines::default();
+        self.run.blocks = 0;
+    }
+
+    fn state(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(&self.seen).ok()
+    }
+
     fn read(&mut self, kind: &'static str, text: &str) -> Reading {
+        if self.passes_over {
+            self.pass(kind, text);
+            return Reading {
+                session: String::new(),
+                native_id: None,
+                native_parent: None,
+                record_type: String::new(),
+                time_ms: None,
+                disposition: Disposition::Known,
+                facts: Facts::default(),
+            };
+        }
         let mut facts = Facts::default();
         let mut out = Vec::new();
         let begins = kind == RUN;
@@ -125,9 +249,7 @@ impl TextReader for AiderReader {
         };
         match kind {
             RUN => {
-                let stamp = text.trim_start_matches('\u{feff}').trim_end();
-                let stamp = stamp.strip_prefix(HEADING).unwrap_or(stamp).to_owned();
-                self.begin(&stamp);
+                self.begin(stamp_of(text));
                 facts.workspace.clone_from(&self.workspace);
             }
             USER => out.push(said(Role::User, MessageKind::Text, without("####"))),
@@ -169,6 +291,12 @@ impl TextReader for AiderReader {
     }
 }
 
+/// When a run began, as its heading says.
+fn stamp_of(heading: &str) -> &str {
+    let line = heading.trim_start_matches('\u{feff}').trim_end();
+    line.strip_prefix(HEADING).unwrap_or(line)
+}
+
 /// The one space that stands behind a prefix, taken off every line.
 fn unindented(text: &str, kind: &str) -> String {
     if kind == ASSISTANT {
@@ -186,15 +314,15 @@ fn trimmed_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The id of the run in the history at `path` that began at `stamp`, as the `seen`-th of that
-/// second.
-fn session(path: &str, stamp: &str, seen: u32) -> String {
+/// The id of the run in the history at `path` that began at `stamp`, with this number among those
+/// of that second.
+fn session(path: &str, stamp: &str, number: u32) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in [path, stamp] {
         hasher.update(part.as_bytes());
         hasher.update(&[0]);
     }
-    hasher.update(&seen.to_le_bytes());
+    hasher.update(&number.to_le_bytes());
     let hex = hasher.finalize().to_hex();
     hex.get(..32).unwrap_or(&hex).to_owned()
 }

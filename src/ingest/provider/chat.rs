@@ -83,15 +83,8 @@ pub(super) fn messages(chat: &Chat<'_>, spoken: Role, out: &mut Vec<Message>) ->
 
 /// The messages of a content: a string, a part, or parts.
 pub(super) fn content(raw: Option<&RawValue>, role: Role, out: &mut Vec<Message>) {
-    if let Some(text) = json::text(raw) {
-        say(&text, role, out);
-        return;
-    }
-    if let Some(one) = json::object::<Part<'_>>(raw) {
-        part(&one, role, out);
-    }
-    for element in json::elements::<Part<'_>>(raw) {
-        match element {
+    for one in json::parts::<Part<'_>>(raw) {
+        match one {
             Element::Text(text) => say(&text, role, out),
             Element::Object(one) => part(&one, role, out),
             Element::Other => {}

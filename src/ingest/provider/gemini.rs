@@ -213,15 +213,8 @@ fn directory(raw: Option<&RawValue>) -> Option<String> {
 
 /// The messages of a content: a string, one part, or parts.
 pub(super) fn parts(content: Option<&RawValue>, role: Role, out: &mut Vec<Message>) {
-    if let Some(text) = json::text(content) {
-        say(&text, role, out);
-        return;
-    }
-    if let Some(one) = json::object::<Part<'_>>(content) {
-        part(&one, role, out);
-    }
-    for element in json::elements::<Part<'_>>(content) {
-        match element {
+    for one in json::parts::<Part<'_>>(content) {
+        match one {
             Element::Text(text) => say(&text, role, out),
             Element::Object(one) => part(&one, role, out),
             Element::Other => {}

@@ -111,6 +111,9 @@ pub(crate) trait DocumentReader: Debug + Send {
 
     /// What one record says: an element of the array, or a whole document that has none.
     fn read(&mut self, record: RawRecord<'_>) -> Reading;
+
+    /// An element that can't be read stands before the next one.
+    fn pass_over(&mut self) {}
 }
 
 /// Members of a document's outermost object: their names and JSON texts.
@@ -154,6 +157,20 @@ pub(crate) trait TextReader: Debug + Send {
 
     /// What a block says. Lines behind it were seen already.
     fn read(&mut self, kind: &'static str, text: &str) -> Reading;
+
+    /// Whether the transcript is to be passed over once before it is read: what tells its parts
+    /// apart may stand behind them.
+    fn looks_ahead(&self) -> bool {
+        false
+    }
+
+    /// It was passed over and comes once more, from its begin: what is read from here on counts.
+    fn begin_again(&mut self) {}
+
+    /// What the reader of a later capture must know; bounded.
+    fn state(&self) -> Option<serde_json::Value> {
+        None
+    }
 }
 
 /// Reads the tables of a database.
@@ -262,7 +279,7 @@ impl<'a> Start<'a> {
 /// A reader for a source; `state` is what a reader of an earlier part of it left.
 pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Reader {
     match start.provider {
-        Provider::Aider => Reader::Text(Box::new(aider::AiderReader::new(start.path))),
+        Provider::Aider => Reader::Text(Box::new(aider::AiderReader::new(start.path, state))),
         Provider::Amp => Reader::Document(Box::new(amp::AmpReader::new(start.path))),
         Provider::Cline | Provider::Roo => {
             Reader::Document(Box::new(cline::TaskReader::new(start)))
@@ -341,6 +358,12 @@ pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Read
             state,
         ))),
     }
+}
+
+/// Whether a document of the harness holds a whole session, so that two that differ went different
+/// ways; what others write as documents are parts of one, or are told apart by their ids.
+pub(crate) fn is_session_document(provider: Provider) -> bool {
+    matches!(provider, Provider::Cline | Provider::Roo)
 }
 
 /// A reader for lines of which nothing is known.

@@ -1,11 +1,12 @@
 //! One capture of one source, appended in one transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection};
 
+use super::ids::ById;
 use super::place::{Open, Place, native_key};
 use super::rows::{
     blob, coverage_element, get_u64, int, opt_int, opt_text, put, row_hash, text, to_i64,
@@ -62,6 +63,9 @@ pub enum SourceKind {
     /// It rewrites a document or rows in place, and a session may lie in many of them. What is
     /// unchanged since the capture before is one row for each run of it, not one for each record.
     Store,
+    /// It rewrites a document that holds a whole session: two that differ are branches, and what
+    /// the newest one lacks that is known by its place alone was taken out.
+    Document,
 }
 
 /// Records that lie side by side and that an earlier capture of the same source brought already.
@@ -73,6 +77,17 @@ pub(super) struct Run {
     /// Conversation and row of the first of them.
     at: usize,
     original: i64,
+}
+
+/// A session whose title a file beside its own changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retitled {
+    /// The harness's id of the session.
+    pub session: String,
+    /// The title that was said there before; a session that has another one keeps it.
+    pub before: Option<String>,
+    /// The title.
+    pub title: String,
 }
 
 /// How far a source was read.
@@ -129,6 +144,14 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) open: Vec<Open>,
     pub(super) by_row: HashMap<i64, usize>,
     pub(super) routes: HashMap<String, usize>,
+    /// Ids by place that a document holds.
+    pub(super) placed: HashSet<u64, ById>,
+    /// Whether the document says something that it did not say before.
+    pub(super) rewritten: bool,
+    /// Whether something of the capture could not be read.
+    pub(super) damaged: bool,
+    /// The unfinished tail of the capture that was read before, and its line.
+    pub(super) tail: Option<(Span, u64)>,
     pub(super) done: bool,
 }
 
@@ -189,8 +212,12 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         source.source.parsed_seq = capture.seq;
         source.source.captured_len = capture.len;
         source.source.captured_hash = capture.hash;
-        source.source.accounting.tail = None;
-        source.tail_line = None;
+        let tail = source
+            .source
+            .accounting
+            .tail
+            .take()
+            .zip(source.tail_line.take());
         let expected = source.next_offset;
         let mut append = SourceAppend {
             conn,
@@ -211,6 +238,10 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             open: Vec::new(),
             by_row: HashMap::new(),
             routes: HashMap::new(),
+            placed: HashSet::default(),
+            rewritten: false,
+            damaged: false,
+            tail,
             done: false,
         };
         if source_is_new {
@@ -241,6 +272,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             ));
         }
         self.expected = span.end();
+        self.damaged |= matches!(piece, Piece::Skipped { .. });
         match piece {
             Piece::Record(record) => self.record(record),
             Piece::Separator(span) if self.run.is_some() => {
@@ -285,7 +317,8 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
     /// line is written by the next writer. `internal` when a conversation moved meanwhile.
     pub fn finish(mut self, resume: ResumePoint, now_ms: i64) -> Result<Option<CommitLine>> {
         self.end_run();
-        self.put_runs()
+        self.take_out_absent(resume.line)
+            .and_then(|()| self.put_runs())
             .map_err(|e| failed(self.conn, "append to", e))?;
         let accounting = &mut self.source.source.accounting;
         accounting.length = self.expected;
@@ -330,6 +363,59 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         self.done = true;
         self.shared.committed(&line, head, self.next)?;
         Ok(Some(line))
+    }
+
+    /// Gives sessions of a source whose capture was read before their new titles and commits, as
+    /// [`SourceAppend::finish`] does. Each is a row of no bytes in its conversation. `resume` is
+    /// the cursor's.
+    ///
+    /// # Errors
+    /// As [`SourceAppend::finish`].
+    pub fn retitle(
+        mut self,
+        titles: &[Retitled],
+        resume: ResumePoint,
+        now_ms: i64,
+    ) -> Result<Option<CommitLine>> {
+        for of in titles {
+            self.retitle_one(of)
+                .map_err(|e| failed(self.conn, "append to", e))?;
+        }
+        if self.open.iter().all(|o| o.first == 0) {
+            return Ok(None);
+        }
+        if let Some((span, line)) = self.tail {
+            self.source.source.accounting.tail = Some(span);
+            self.source.tail_line = Some(line);
+            self.expected = span.end();
+        }
+        self.finish(resume, now_ms)
+    }
+
+    fn retitle_one(&mut self, of: &Retitled) -> rusqlite::Result<()> {
+        let Some(at) = self.known_route(&of.session)? else {
+            return Ok(());
+        };
+        let row = &self.open[at].row;
+        if row.public.title != of.before {
+            return Ok(());
+        }
+        let Some(original) = self.newest_said(row.id)? else {
+            return Ok(());
+        };
+        self.open[at].row.public.title = Some(of.title.clone());
+        let run = Run {
+            span: Span {
+                offset: self.expected,
+                len: 0,
+            },
+            line: self.source.next_line,
+            hasher: blake3::Hasher::new(),
+            at,
+            original,
+        };
+        self.source.source.accounting.duplicate.records += 1;
+        self.put_run(&run, at)
     }
 
     fn commit(&mut self, now_ms: i64) -> rusqlite::Result<(CommitLine, Head)> {
@@ -518,43 +604,48 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
     fn put_runs(&mut self) -> rusqlite::Result<()> {
         let touched = self.open.iter().position(|o| o.first != 0);
         for run in std::mem::take(&mut self.runs) {
-            let id = self.next.record;
-            self.next.record += 1;
-            let o = &mut self.open[touched.unwrap_or(run.at)];
-            let hash = put(
-                &mut self.insert_record,
-                &RECORDS,
-                &[
-                    ValueRef::Integer(id),
-                    ValueRef::Integer(o.row.id),
-                    ValueRef::Integer(self.source.id),
-                    int(self.source.source.epoch),
-                    int(self.source.source.parsed_seq),
-                    int(run.span.offset),
-                    int(run.span.len),
-                    int(run.line),
-                    blob(&Digest::from(run.hasher.finalize())),
-                    ValueRef::Integer(1),
-                    ValueRef::Integer(0),
-                    text(names::class(RecordClass::Duplicate)),
-                    ValueRef::Integer(run.original),
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    text("unchanged"),
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Integer(i64::from(self.parser_version)),
-                ],
-            )?;
-            if o.first == 0 {
-                o.first = id;
-            }
-            o.last = id;
-            o.row.row_count += 1;
-            o.row.rows_sum.add(&hash);
+            self.put_run(&run, touched.unwrap_or(run.at))?;
         }
+        Ok(())
+    }
+
+    fn put_run(&mut self, run: &Run, at: usize) -> rusqlite::Result<()> {
+        let id = self.next.record;
+        self.next.record += 1;
+        let o = &mut self.open[at];
+        let hash = put(
+            &mut self.insert_record,
+            &RECORDS,
+            &[
+                ValueRef::Integer(id),
+                ValueRef::Integer(o.row.id),
+                ValueRef::Integer(self.source.id),
+                int(self.source.source.epoch),
+                int(self.source.source.parsed_seq),
+                int(run.span.offset),
+                int(run.span.len),
+                int(run.line),
+                blob(&Digest::from(run.hasher.finalize())),
+                ValueRef::Integer(1),
+                ValueRef::Integer(0),
+                text(names::class(RecordClass::Duplicate)),
+                ValueRef::Integer(run.original),
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Null,
+                text("unchanged"),
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Integer(i64::from(self.parser_version)),
+            ],
+        )?;
+        if o.first == 0 {
+            o.first = id;
+        }
+        o.last = id;
+        o.row.row_count += 1;
+        o.row.rows_sum.add(&hash);
         Ok(())
     }
 
@@ -575,6 +666,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             (Disposition::Known | Disposition::TakesBack(_), _) => (RecordClass::Known, None),
             (Disposition::Unknown, _) => (RecordClass::Unknown, None),
         };
+        self.rewritten |= !matches!(class, RecordClass::Duplicate | RecordClass::Known);
         let (duplicate_of, supersedes) = match place {
             Place::Copy { original, .. } | Place::Fold(original) => (Some(original), None),
             Place::Version(older) => (None, Some(older)),
@@ -668,41 +760,78 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         what: &TakenBack,
     ) -> rusqlite::Result<()> {
         for old in self.standing_from(at, by, what)? {
-            let id = self.next.record;
-            self.next.record += 1;
-            let o = &mut self.open[at];
-            let hash = put(
-                &mut self.insert_record,
-                &RECORDS,
-                &[
-                    ValueRef::Integer(id),
-                    ValueRef::Integer(o.row.id),
-                    ValueRef::Integer(self.source.id),
-                    int(self.source.source.epoch),
-                    int(self.source.source.parsed_seq),
-                    int(record.span.end()),
-                    int(0),
-                    int(record.line),
-                    blob(&Digest::of(b"")),
-                    ValueRef::Integer(1),
-                    ValueRef::Integer(0),
-                    text(names::class(RecordClass::Duplicate)),
-                    ValueRef::Integer(by),
-                    ValueRef::Null,
-                    ValueRef::Integer(old),
-                    ValueRef::Null,
-                    text("taken-back"),
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Null,
-                    ValueRef::Integer(i64::from(self.parser_version)),
-                ],
-            )?;
-            o.last = id;
-            o.row.row_count += 1;
-            o.row.rows_sum.add(&hash);
-            self.source.source.accounting.duplicate.records += 1;
+            self.put_taken_back(at, by, old, record.span.end(), record.line)?;
         }
+        Ok(())
+    }
+
+    /// Takes out what a document written anew holds no more, where nothing but its place tells one
+    /// record from another. One that is the beginning of what it was may be cut short.
+    fn take_out_absent(&mut self, line: u64) -> rusqlite::Result<()> {
+        if self.kind != SourceKind::Document || !self.rewritten || self.damaged {
+            return Ok(());
+        }
+        for at in 0..self.open.len() {
+            if self.open[at].first == 0 {
+                continue;
+            }
+            let by = self
+                .conn
+                .prepare_cached("SELECT coalesce(duplicate_of, id) FROM records WHERE id=?1")?
+                .query_row([self.open[at].first], |r| r.get(0))?;
+            for old in self.absent(at)? {
+                self.put_taken_back(at, by, old, self.expected, line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the row by which row `by` takes back row `old`.
+    pub(super) fn put_taken_back(
+        &mut self,
+        at: usize,
+        by: i64,
+        old: i64,
+        offset: u64,
+        line: u64,
+    ) -> rusqlite::Result<()> {
+        let id = self.next.record;
+        self.next.record += 1;
+        let o = &mut self.open[at];
+        let hash = put(
+            &mut self.insert_record,
+            &RECORDS,
+            &[
+                ValueRef::Integer(id),
+                ValueRef::Integer(o.row.id),
+                ValueRef::Integer(self.source.id),
+                int(self.source.source.epoch),
+                int(self.source.source.parsed_seq),
+                int(offset),
+                int(0),
+                int(line),
+                blob(&Digest::of(b"")),
+                ValueRef::Integer(1),
+                ValueRef::Integer(0),
+                text(names::class(RecordClass::Duplicate)),
+                ValueRef::Integer(by),
+                ValueRef::Null,
+                ValueRef::Integer(old),
+                ValueRef::Null,
+                text("taken-back"),
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Null,
+                ValueRef::Integer(i64::from(self.parser_version)),
+            ],
+        )?;
+        if o.first == 0 {
+            o.first = id;
+        }
+        o.last = id;
+        o.row.row_count += 1;
+        o.row.rows_sum.add(&hash);
+        self.source.source.accounting.duplicate.records += 1;
         Ok(())
     }
 

@@ -159,10 +159,7 @@ pub fn missing(
     let mut counted: HashSet<[u8; 16]> = HashSet::new();
     if !differing.is_empty() {
         against.records(0, &mut |r| {
-            let Some(there) = differing
-                .get(&r.conversation)
-                .filter(|_| !r.is_run() && !r.is_taken_back())
-            else {
+            let Some(there) = differing.get(&r.conversation).filter(|_| !r.is_keyless()) else {
                 return Ok(true);
             };
             let held = match there {
@@ -252,7 +249,7 @@ fn seen(rescued: &Rescued<'_>) -> Result<(HashMap<i64, Seen, ById>, u64)> {
     let mut seen: HashMap<i64, Seen, ById> = HashMap::default();
     let mut unplaced = 0;
     rescued.records(0, &mut |r| {
-        if r.is_run() || r.is_taken_back() {
+        if r.is_keyless() {
             return Ok(true);
         }
         if !rescued.conversations.contains_key(&r.conversation) {

@@ -33,7 +33,7 @@ use rusqlite::Connection;
 use crate::error::Error;
 use crate::store::sqlite;
 
-pub use append::{CaptureRef, Cursor, SourceAppend, SourceKind};
+pub use append::{CaptureRef, Cursor, Retitled, SourceAppend, SourceKind};
 pub use compare::{
     Candidate, Missing, MissingTotals, PromiseStanding, Standing, missing, standing,
 };

@@ -13,7 +13,7 @@ use super::state::ConversationRow;
 use super::writer::insert;
 use crate::model::conversation::{ArchivedSource, Conversation};
 use crate::model::digest::{Digest, DigestSum};
-use crate::model::record::{Disposition, ParsedRecord, TakenBack};
+use crate::model::record::{Disposition, ParsedRecord, TakenBack, is_by_place};
 
 /// What a record is to the conversation it was put in.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,17 @@ pub(super) enum Place {
     Fold(i64),
     /// A copy of what another source, or an earlier epoch, brought.
     Copy { original: i64, key: i64 },
+}
+
+/// What a record is that its source said before, byte for byte.
+#[derive(Debug, Clone, Copy)]
+enum Again {
+    /// This row still says it.
+    Unchanged(i64),
+    /// It stands in the place of what was said since.
+    Stands(Place),
+    /// It was said elsewhere in the document; here it is a record of its own.
+    Elsewhere,
 }
 
 /// A conversation as this append knows it.
@@ -58,42 +69,143 @@ impl SourceAppend<'_, '_> {
         if self.source.source.main_session.is_none() {
             // A store is about no session in particular: what it lacks is no other way taken.
             self.source.source.main_session = Some(match self.kind {
-                SourceKind::Log => record.session.clone(),
+                SourceKind::Log | SourceKind::Document => record.session.clone(),
                 SourceKind::Store => String::new(),
             });
         }
+        if self.kind == SourceKind::Document
+            && let Some(id) = record.native_id.as_deref().filter(|id| is_by_place(id))
+        {
+            self.placed.insert(native_key(id));
+        }
         let mut at = self.route(&record.session)?;
         loop {
+            let mut moved_in = None;
             if let Some((found, occurrence, place)) = self.known(at, record)? {
-                if let Place::Copy { original, .. } = place
-                    && self.kind == SourceKind::Store
-                    && self.holds_key(found, record, occurrence)?
-                {
-                    let Some(newest) = self.taken_back(found, record, original)? else {
-                        self.unchanged(found, record, original);
-                        return Ok(());
-                    };
-                    // What stood there once stands there again: one more occurrence of it.
+                let Place::Copy { original, .. } = place else {
                     self.end_run();
-                    let again = self.most_occurrences(found, &record.hash)? + 1;
-                    return self.put_record(found, record, again, Place::Version(newest));
+                    return self.put_record(found, record, occurrence, place);
+                };
+                if self.kind == SourceKind::Log || !self.holds_key(found, record, occurrence)? {
+                    self.end_run();
+                    return self.put_record(found, record, occurrence, place);
                 }
-                self.end_run();
-                return self.put_record(found, record, occurrence, place);
+                match self.again(found, record, original)? {
+                    Again::Unchanged(row) => {
+                        self.unchanged(found, record, row);
+                        return Ok(());
+                    }
+                    // What stood there once stands there again: one more occurrence of it.
+                    Again::Stands(place) => {
+                        self.end_run();
+                        let again = self.most_occurrences(found, &record.hash)? + 1;
+                        return self.put_record(found, record, again, place);
+                    }
+                    Again::Elsewhere => moved_in = Some(found),
+                }
             }
             self.end_run();
             let o = &self.open[at];
-            if o.held == o.row.position_count || !self.may_diverge(record) {
-                let occurrence = self.count(at, &record.hash)?;
+            let goes_on = o.held == o.row.position_count && !self.departs(at, record)?;
+            if goes_on || !self.may_diverge(record) {
+                let occurrence = if moved_in == Some(at) {
+                    self.most_occurrences(at, &record.hash)? + 1
+                } else {
+                    self.count(at, &record.hash)?
+                };
                 return self.put_record(at, record, occurrence, Place::New);
             }
             at = self.branch(at, record)?;
         }
     }
 
+    /// What bytes are that an earlier capture of this source brought, as row `original`.
+    fn again(&self, at: usize, record: &ParsedRecord, original: i64) -> rusqlite::Result<Again> {
+        let native = record.native_id.as_deref();
+        let Some(native) = native.filter(|id| self.is_placed(id)) else {
+            return Ok(match self.replaced_since(at, record, original)? {
+                Some(newest) => Again::Stands(Place::Version(newest)),
+                None => Again::Unchanged(original),
+            });
+        };
+        let Some(newest) = self.find_native(at, native, record)? else {
+            // It stood elsewhere, unless it was read when ids by place were not given, or another
+            // source said it first.
+            let elsewhere = self
+                .conn
+                .prepare_cached(
+                    "SELECT native_id IS NOT NULL AND native_id<>?2 AND source=?3 FROM records \
+                     WHERE id=?1",
+                )?
+                .query_row((original, native, self.source.id), |r| r.get(0))?;
+            return Ok(if elsewhere {
+                Again::Elsewhere
+            } else {
+                Again::Unchanged(original)
+            });
+        };
+        if self.is_superseded(newest)? {
+            return Ok(Again::Stands(Place::Restated));
+        }
+        let same = self
+            .conn
+            .prepare_cached("SELECT hash=?2 FROM records WHERE id=?1")?
+            .query_row((newest, record.hash.0), |r| r.get(0))?;
+        Ok(if same {
+            Again::Unchanged(newest)
+        } else {
+            Again::Stands(Place::Version(newest))
+        })
+    }
+
+    /// Whether an id says no more than where a record of a document is.
+    fn is_placed(&self, id: &str) -> bool {
+        self.kind == SourceKind::Document && is_by_place(id)
+    }
+
+    /// Whether a document changes what it held as a copy of another one: then it goes its own way.
+    fn departs(&self, at: usize, record: &ParsedRecord) -> rusqlite::Result<bool> {
+        Ok(record
+            .native_id
+            .as_deref()
+            .is_some_and(|id| self.is_placed(id))
+            && self.holds_native(at, record)?
+            && self.may_diverge(record))
+    }
+
+    /// The records of conversation `at` that stand, that only this source says, and that its
+    /// document holds no more. Those with ids of their own stay: a harness that condenses what it
+    /// sends to the model drops them, and they were said.
+    pub(super) fn absent(&self, at: usize) -> rusqlite::Result<Vec<i64>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT r.id, r.native_id, r.hash FROM records r WHERE r.conversation=?1 \
+             AND r.source=?2 AND r.duplicate_of IS NULL AND (r.native_id GLOB '@*' \
+             OR r.native_id IS NULL AND r.disposition IN ('messages','unknown')) \
+             AND NOT EXISTS (SELECT 1 FROM records n WHERE n.supersedes=r.id) \
+             AND NOT EXISTS (SELECT 1 FROM records d WHERE d.conversation=?1 AND d.hash=r.hash \
+             AND d.source<>?2) ORDER BY r.id",
+        )?;
+        let o = &self.open[at];
+        let mut absent = Vec::new();
+        let mut rows = statement.query((o.row.id, self.source.id))?;
+        while let Some(row) = rows.next()? {
+            let held = match row.get_ref(1)?.as_str_or_null()? {
+                Some(native) => self.placed.contains(&native_key(native)),
+                None => o
+                    .occurrences
+                    .get(&half(&get_digest(row, 2)?))
+                    .is_some_and(|n| *n > 0),
+            };
+            if !held {
+                absent.push(row.get(0)?);
+            }
+        }
+        Ok(absent)
+    }
+
     /// The newest version of a record whose bytes are those of an older one, when a later capture
     /// brought it. Two versions that one capture brought stand side by side in the source.
-    fn taken_back(
+    fn replaced_since(
         &self,
         at: usize,
         record: &ParsedRecord,
@@ -182,7 +294,9 @@ impl SourceAppend<'_, '_> {
                 };
                 return Ok(Some((here, occurrence, place)));
             }
-            match self.open[here].row.branch_of {
+            // A document that went its own way shares no more places with the other.
+            let own = self.is_placed(native) && self.open[here].first != 0;
+            match self.open[here].row.branch_of.filter(|_| !own) {
                 Some(parent) => here = self.open_row(parent)?,
                 None => return Ok(None),
             }
@@ -465,6 +579,26 @@ impl SourceAppend<'_, '_> {
         };
         self.routes.insert(session.to_owned(), at);
         Ok(at)
+    }
+
+    /// [`SourceAppend::route`] of a session that is archived.
+    pub(super) fn known_route(&mut self, session: &str) -> rusqlite::Result<Option<usize>> {
+        let s = &self.source.source;
+        let id = identity::conversation_id(&s.source_id, s.provider, session);
+        match ConversationRow::by_public(self.conn, &id)? {
+            Some(_) => self.route(session).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The last row with which this source said something in a conversation.
+    pub(super) fn newest_said(&self, conversation: i64) -> rusqlite::Result<Option<i64>> {
+        self.conn
+            .prepare_cached(
+                "SELECT max(coalesce(duplicate_of, id)) FROM records WHERE conversation=?1 \
+                 AND source=?2",
+            )?
+            .query_row((conversation, self.source.id), |r| r.get(0))
     }
 
     fn deepest(&self, base: &ConversationRow) -> rusqlite::Result<Option<i64>> {

@@ -373,11 +373,14 @@ impl Replay<'_, '_> {
         }
         if r.is_taken_back() {
             let by = self.mapped(conn, r.duplicate_of)?;
+            let old = self.mapped(conn, r.supersedes)?;
             // Where what was taken back is lost there is nothing to say of it, and once is enough.
-            if let Some(older) = self.mapped(conn, r.supersedes)?
-                && !append.is_superseded(older).map_err(fail)?
+            if let (Some(by), Some(old)) = (by, old)
+                && !append.is_superseded(old).map_err(fail)?
             {
-                put_bare(append, at, r, by, Some(older)).map_err(fail)?;
+                append
+                    .put_taken_back(at, by, old, r.span.offset, r.line)
+                    .map_err(fail)?;
                 self.out.records += 1;
             }
             return Ok(());

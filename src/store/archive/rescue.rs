@@ -178,9 +178,23 @@ impl RecordRow {
     /// Whether it stands for a run of records that did not change since the capture before. Such
     /// a row is no coverage key.
     pub fn is_run(&self) -> bool {
+        self.is_made("unchanged")
+    }
+
+    /// Whether it only says that the record it supersedes stands no more. No coverage key either.
+    pub fn is_taken_back(&self) -> bool {
+        self.is_made("taken-back") && self.span.len == 0
+    }
+
+    /// Whether it stands for no record of a source.
+    pub fn is_keyless(&self) -> bool {
+        self.is_run() || self.is_taken_back()
+    }
+
+    fn is_made(&self, record_type: &str) -> bool {
         !self.counted
             && self.class == RecordClass::Duplicate
-            && self.record_type == "unchanged"
+            && self.record_type == record_type
             && self.native_id.is_none()
             && self.native_parent.is_none()
             && self.time_ms.is_none()
@@ -256,7 +270,7 @@ impl<'l> Rescued<'l> {
     /// `io`, and whatever `f` returns.
     pub fn coverage(&self, f: &mut dyn FnMut(RescuedKey<'_>) -> Result<()>) -> Result<()> {
         self.records(0, &mut |r| {
-            if r.is_run() || r.is_taken_back() {
+            if r.is_keyless() {
                 return Ok(true);
             }
             let known = self.conversations.get(&r.conversation);

@@ -17,7 +17,7 @@ use super::{
     DocumentReader, Members, RawRecord, Reading, Start, blocks, json_text, known, push_text, stem,
 };
 use crate::ingest::parse::json::{self, Element, raw_object};
-use crate::model::record::{Disposition, Facts, Message, MessageKind, Role};
+use crate::model::record::{Disposition, Facts, Message, MessageKind, Role, id_by_place};
 
 raw_object! {
     struct Entry {
@@ -88,10 +88,11 @@ enum View {
 /// Reads one file.
 #[derive(Debug)]
 pub(super) struct TaskReader {
+    path: PathBuf,
     task: String,
     view: View,
     facts: Facts,
-    /// Records read.
+    /// Records passed.
     count: u64,
     /// Ids given out; a time alone may not be one.
     ids: HashMap<String, u32>,
@@ -128,6 +129,7 @@ impl TaskReader {
             facts.parent_session = Some(task.clone());
         }
         TaskReader {
+            path: start.path.to_owned(),
             task,
             view,
             facts,
@@ -194,6 +196,10 @@ impl DocumentReader for TaskReader {
         }
     }
 
+    fn pass_over(&mut self) {
+        self.count += 1;
+    }
+
     fn read(&mut self, record: RawRecord<'_>) -> Reading {
         let entry: Entry<'_> = serde_json::from_str(record.text).unwrap_or_default();
         let role = json::text(entry.role).unwrap_or_default();
@@ -215,7 +221,9 @@ impl DocumentReader for TaskReader {
         }
         Reading {
             session: self.session(),
-            native_id: json::owned(entry.id).or_else(|| self.made(&entry, &role)),
+            native_id: json::owned(entry.id)
+                .or_else(|| self.made(&entry, &role))
+                .or_else(|| Some(id_by_place(&self.path, self.count - 1))),
             native_parent: None,
             record_type,
             time_ms: json::time_ms(entry.ts),

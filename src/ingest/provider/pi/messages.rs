@@ -105,12 +105,8 @@ pub(super) fn injected(raw: Option<&RawValue>, out: &mut Vec<Message>) {
 
 /// A content: a string, or blocks.
 fn content(raw: Option<&RawValue>, speak: &dyn Fn(&str) -> Role, out: &mut Vec<Message>) {
-    if let Some(text) = json::text(raw) {
-        say(text, speak, out);
-        return;
-    }
-    for element in json::elements::<Block<'_>>(raw) {
-        let block = match element {
+    for one in json::parts::<Block<'_>>(raw) {
+        let block = match one {
             Element::Object(block) => block,
             Element::Text(text) => {
                 say(text, speak, out);
@@ -173,11 +169,8 @@ fn tool_result(body: &Body<'_>, out: &mut Vec<Message>) {
         }
         text.push_str(&payload::described_in(part));
     };
-    if let Some(whole) = json::text(body.content) {
-        add(whole);
-    }
-    for element in json::elements::<Block<'_>>(body.content) {
-        match element {
+    for one in json::parts::<Block<'_>>(body.content) {
+        match one {
             Element::Text(part) => add(part),
             Element::Object(block) if block.data.is_some() => pictures.push(picture(&block)),
             Element::Object(block) => {
