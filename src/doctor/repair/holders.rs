@@ -30,6 +30,8 @@ pub(in crate::doctor) struct Holder {
     pub coverage: BTreeMap<String, u64>,
     /// Whether nothing of it is damaged.
     pub is_whole: bool,
+    /// Whether SQLite can't read all of it, so that its pages are read one by one.
+    pub by_pages: bool,
 }
 
 impl Holder {
@@ -64,6 +66,7 @@ impl Holder {
             rows: 0,
             coverage: BTreeMap::new(),
             is_whole: false,
+            by_pages: false,
         };
         let Some(rescued) = Rescued::open(root, rel, &lock)? else {
             return Ok(Some(holder));
@@ -80,6 +83,7 @@ impl Holder {
             Ok(())
         })?;
         holder.rows = seen;
+        holder.by_pages = rescued.is_by_pages();
         holder.is_whole = rescued.tally(watch.interrupt)?.is_sound();
         Ok(Some(holder))
     }
@@ -139,13 +143,11 @@ pub(super) fn holders(
     }
     if let Some(from) = from {
         let (other, rel) = from.locate()?;
-        all.extend(Holder::read(
-            AuthorityClass::Named,
-            "named",
-            &other,
-            &rel,
-            watch,
-        )?);
+        let named = Holder::read(AuthorityClass::Named, "named", &other, &rel, watch)?;
+        if named.as_ref().is_none_or(|h| h.rows == 0) {
+            from.refuse_foreign(&other, &rel)?;
+        }
+        all.extend(named);
     }
     Ok(all)
 }
