@@ -53,6 +53,20 @@ pub fn ladder(bytes: &[u8]) {
     }
 }
 
+/// A database and its WAL, read page by page: the first two bytes say where the one ends.
+pub fn salvage(bytes: &[u8]) {
+    let Some((head, rest)) = bytes.split_first_chunk::<2>() else {
+        return;
+    };
+    let (db, wal) = rest.split_at(usize::from(u16::from_le_bytes(*head)).min(rest.len()));
+    let once = cass::store::archive::salvaged_counts(db.to_vec(), wal.to_vec());
+    let again = cass::store::archive::salvaged_counts(db.to_vec(), wal.to_vec());
+    assert_eq!(once, again);
+    // A row has a hash of 32 bytes, and each is counted once.
+    let rows: u64 = once.values().sum();
+    assert!(rows * 32 <= bytes.len() as u64, "{once:?}");
+}
+
 const PATH: &str = "/s/7c9e6679-7425-40de-944b-e07fc1f90ae7.jsonl";
 
 struct Steps<'a> {

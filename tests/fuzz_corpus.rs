@@ -48,3 +48,8 @@ fn codex() {
 fn ladder() {
     each_begin(corpus("ladder"), checks::ladder);
 }
+
+#[test]
+fn salvage() {
+    each_begin(corpus("salvage"), checks::salvage);
+}

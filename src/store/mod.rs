@@ -15,6 +15,7 @@ pub mod mirror;
 pub mod named;
 pub mod promises;
 pub mod run;
+pub mod salvage;
 pub mod seal;
 pub mod session_files;
 pub mod sqlite;

@@ -1,9 +1,11 @@
 //! `--from`: another data directory, or a database that was recovered by other means.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::archive::APPLICATION_ID;
 use crate::store::generation::current_or_none as current;
 use crate::store::generation::{self, Live};
 use crate::store::layout;
@@ -48,6 +50,29 @@ impl NamedArchive {
                 Ok((root, name.to_owned()))
             }
             _ => Err(nothing(&self.path)),
+        }
+    }
+}
+
+impl NamedArchive {
+    /// Refuses a file in which no row verifies and whose header is not an archive's.
+    ///
+    /// # Errors
+    /// `not-found` when it is no archive of cass; `io`.
+    pub fn refuse_foreign(&self, root: &Root, rel: &str) -> Result<()> {
+        let mut head = Vec::new();
+        if let Some(file) = root.open_file(rel)? {
+            file.take(72)
+                .read_to_end(&mut head)
+                .map_err(|e| Error::io("read", &root.full(rel), e))?;
+        }
+        let ours = head
+            .get(68..72)
+            .is_some_and(|id| id == &APPLICATION_ID.to_be_bytes()[4..]);
+        if ours {
+            Ok(())
+        } else {
+            Err(nothing(&self.path))
         }
     }
 }

@@ -75,7 +75,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(part.try_into().ok()?))
 }
 
-fn checksum(bytes: &[u8], (mut a, mut b): (u32, u32), big: bool) -> (u32, u32) {
+pub(super) fn checksum(bytes: &[u8], (mut a, mut b): (u32, u32), big: bool) -> (u32, u32) {
     for pair in bytes.chunks_exact(8) {
         let word = |at: usize| {
             let mut four = [0u8; 4];

@@ -200,7 +200,7 @@ fn what_the_mirror_lost_comes_from_the_rows_of_the_damaged_archive() {
     tamper(&s);
     fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
     let planned = plan(&s, &["doctor", "repair"]).expect(0);
-    assert_eq!(rung(&planned), [4], "{}", planned.stdout);
+    assert_eq!(rung(&planned), [3], "{}", planned.stdout);
     let first = fingerprint(&planned);
     let gates = planned.at("/safety_gates").as_array().unwrap();
     assert!(

@@ -34,6 +34,8 @@ pub(in crate::doctor) struct Holder {
     /// Messages whose own row is damaged, ranges that can't be read counted as one: their record
     /// may be there, their text is not.
     pub damaged_messages: u64,
+    /// Whether SQLite can't read all of it, so that its pages are read one by one.
+    pub by_pages: bool,
 }
 
 impl Holder {
@@ -69,6 +71,7 @@ impl Holder {
             coverage: BTreeMap::new(),
             is_whole: false,
             damaged_messages: 0,
+            by_pages: false,
         };
         let Some(rescued) = Rescued::open(root, rel, &lock)? else {
             return Ok(Some(holder));
@@ -111,6 +114,7 @@ impl Holder {
             })?;
         }
         holder.rows = seen;
+        holder.by_pages = rescued.is_by_pages();
         let tally = rescued.tally(watch.interrupt)?;
         holder.is_whole = tally.is_sound();
         holder.damaged_messages = tally
@@ -193,13 +197,11 @@ pub(super) fn holders(
     }
     if let Some(from) = from {
         let (other, rel) = from.locate()?;
-        all.extend(Holder::read(
-            AuthorityClass::Named,
-            "named",
-            &other,
-            &rel,
-            watch,
-        )?);
+        let named = Holder::read(AuthorityClass::Named, "named", &other, &rel, watch)?;
+        if named.as_ref().is_none_or(|h| h.rows == 0) {
+            from.refuse_foreign(&other, &rel)?;
+        }
+        all.extend(named);
     }
     Ok(all)
 }

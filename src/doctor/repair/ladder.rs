@@ -9,18 +9,19 @@ pub(super) enum Remedy {
     None,
     /// Rung 0.
     RePoint,
-    /// Rungs 1, 4 or 5.
+    /// Rungs 1, 3, 4 or 5.
     Candidate(Recipe),
     /// There is nothing to build from.
     Nothing,
 }
 
 impl Remedy {
-    fn rung(&self) -> Option<u32> {
+    fn rung(&self, known: &Known) -> Option<u32> {
         match self {
             Remedy::None | Remedy::Nothing => None,
             Remedy::RePoint => Some(0),
             Remedy::Candidate(Recipe::Recover { .. }) => Some(1),
+            Remedy::Candidate(Recipe::Rebuild { .. }) if known.salvage.is_ok() => Some(3),
             Remedy::Candidate(Recipe::Rebuild { .. }) => Some(4),
             Remedy::Candidate(Recipe::Restore { .. }) => Some(5),
         }
@@ -28,7 +29,7 @@ impl Remedy {
 }
 
 /// What is known about each rung.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Known {
     /// Why rung 0 is not enough.
     pub re_point: String,
@@ -36,15 +37,34 @@ pub(super) struct Known {
     pub recover: String,
     /// Whether derived data is made anew, and what of it.
     pub derived: Vec<String>,
+    /// How rows fill what the mirror can't give, or why they are not needed.
+    pub salvage: Result<String, String>,
     /// What the mirror lacks.
     pub mirror: String,
     /// What backups there are.
     pub backups: String,
 }
 
+impl Default for Known {
+    fn default() -> Self {
+        Known {
+            re_point: String::new(),
+            recover: String::new(),
+            derived: Vec::new(),
+            salvage: Err("the mirror gives everything that was promised".to_owned()),
+            mirror: String::new(),
+            backups: String::new(),
+        }
+    }
+}
+
 /// Every rung, with its reason.
 pub(super) fn rungs(remedy: &Remedy, known: Known) -> Vec<Rung> {
-    let taken = remedy.rung();
+    let taken = remedy.rung(&known);
+    let (salvage, no_salvage) = match known.salvage {
+        Ok(why) => (why, String::new()),
+        Err(why) => (String::new(), why),
+    };
     let rung = |rung: u32, why: &str, not: String| Rung {
         rung,
         taken: taken == Some(rung),
@@ -79,14 +99,10 @@ pub(super) fn rungs(remedy: &Remedy, known: Known) -> Vec<Rung> {
             known.recover,
         ),
         derived,
-        rung(
-            3,
-            "rows are salvaged page by page",
-            "not needed: what SQLite can still read of the archive is used by rung 4".to_owned(),
-        ),
+        rung(3, &salvage, no_salvage),
         rung(
             4,
-            "the archive is made again from the mirror and, for what it lacks, verified rows",
+            "the archive is made again from the mirror and, for what it lacks, rows that are kept elsewhere",
             known.mirror,
         ),
         rung(5, "a backup is all that can be read", known.backups),

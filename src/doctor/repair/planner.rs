@@ -407,6 +407,7 @@ impl RepairPlanner {
                 .entry(word(holder.class).to_owned())
                 .or_insert(0) += holder.coverage.len() as u64;
         }
+        known.salvage = salvage(&useful, evidence.unreadable.len());
         let rows: Vec<RowAuthority> = useful.iter().map(|h| h.authority()).collect();
         let unreadable = evidence.names();
         notes.required_bytes = db_bytes.max(evidence.mirror_bytes * 4) * 2 + SPARE;
@@ -523,6 +524,24 @@ fn beside(root: &Root, survey: &Survey, watch: Watch<'_>, notes: &mut Notes) -> 
     ));
     notes.then = Some(Next::IndexFull);
     Ok(damaged)
+}
+
+/// How rows of the archive fill what the mirror can't give, or why they don't.
+fn salvage(useful: &[&Holder], unreadable: usize) -> std::result::Result<String, String> {
+    let gives = |h: &&&Holder| h.class == AuthorityClass::Archive || h.by_pages;
+    let by_pages = useful.iter().filter(gives).any(|h| h.by_pages);
+    let rows: u64 = useful.iter().filter(gives).map(|h| h.rows).sum();
+    if rows > 0 {
+        let how = if by_pages { ", page by page" } else { "" };
+        return Ok(format!(
+            "the mirror can't give {unreadable} captures; {rows} rows that verify are salvaged{how}"
+        ));
+    }
+    Err(if unreadable == 0 {
+        "the mirror gives everything that was promised".to_owned()
+    } else {
+        "no row of the damaged archive verifies".to_owned()
+    })
 }
 
 fn word(class: AuthorityClass) -> &'static str {

@@ -7,14 +7,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode};
 
 use super::rescue::is_null;
-use super::schema::{self, Table, text_is_ours};
+use super::schema::{Table, text_is_ours};
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
-use crate::store::{sqlite, wal};
+use crate::store::salvage::{Log, Medium};
+use crate::store::sqlite;
 
-/// Longest file that is read into memory to stand in for a damaged header or schema.
-const IMAGE_MAX: u64 = 256 << 20;
 /// Rows out of order, which only a damaged tree has, before a scan is given up.
 const STRAYS_MAX: u64 = 10_000;
 /// Ranges of one scan that can't be read before what is behind them is given up.
@@ -104,10 +103,8 @@ pub(super) trait Rows {
 /// A database file, opened by SQLite.
 #[derive(Debug)]
 pub(super) struct SqliteRows {
-    conn: Option<Connection>,
+    conn: Connection,
     path: PathBuf,
-    image: bool,
-    closed: Option<String>,
 }
 
 /// How one pass over a range ended.
@@ -118,64 +115,42 @@ enum Pass {
 }
 
 impl SqliteRows {
+    /// `None` when there is no file or SQLite can't read all of it: header, schema or pages are
+    /// damaged, or the WAL holds more than SQLite takes. No connection is open then.
     pub fn open(root: &Root, db: &str) -> Result<Option<SqliteRows>> {
         let path = root.full(db);
-        let why = match sqlite::open_read(&path) {
+        if let Some(wal) = root.open_file(&format!("{db}-wal"))? {
+            let wal = Medium::of(wal).map_err(|e| Error::io("read", &path, e))?;
+            if Log::of(wal).has_more() {
+                return Ok(None);
+            }
+        }
+        let conn = match sqlite::open_read(&path) {
+            Ok(Some(conn)) => conn,
             Ok(None) => return Ok(None),
-            Ok(Some(conn)) => match text_is_ours(&conn) {
-                Ok(true) => {
-                    // One state for all that is read.
-                    conn.execute_batch("BEGIN")
-                        .map_err(|e| sqlite::failed("read", &path, e))?;
-                    return Ok(Some(SqliteRows {
-                        conn: Some(conn),
-                        path,
-                        image: false,
-                        closed: None,
-                    }));
-                }
-                Ok(false) => "its schema is damaged".to_owned(),
-                Err(e) => e.to_string(),
-            },
             Err(e) if e.kind() == ErrorKind::PermissionDenied => return Err(e),
-            Err(e) => e.message().to_owned(),
+            Err(_) => return Ok(None),
         };
-        // No connection is open here.
-        let (conn, closed) = match image(root, db) {
-            Ok(Some(conn)) => (Some(conn), None),
-            Ok(None) => (
-                None,
-                Some(format!("{why}; the file is too long for memory")),
-            ),
-            Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => (None, Some(why)),
-            Err(e) => return Err(e),
+        // One state for all that is read. Trees may be sound and yet have lost pages: an empty page
+        // in the place of a root reads as an empty table, and the check finds its pages unused.
+        let is_sound = || -> rusqlite::Result<bool> {
+            conn.execute_batch("BEGIN")?;
+            let first: String = conn.query_row("PRAGMA quick_check(1)", [], |r| r.get(0))?;
+            Ok(first == "ok" && text_is_ours(&conn)?)
         };
-        Ok(Some(SqliteRows {
-            image: conn.is_some(),
-            conn,
-            path,
-            closed,
-        }))
+        Ok(is_sound()
+            .unwrap_or(false)
+            .then_some(SqliteRows { conn, path }))
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn is_image(&self) -> bool {
-        self.image
-    }
-
-    pub fn closed(&self) -> Option<&str> {
-        self.closed.as_deref()
-    }
-
     /// Id, public id and native id of conversations that both indexes name, as they say; nothing
     /// where an index can't be read.
     pub fn index_names(&self, wanted: &dyn Fn(i64) -> bool) -> Vec<(i64, String, String)> {
-        let Some(conn) = &self.conn else {
-            return Vec::new();
-        };
+        let conn = &self.conn;
         let read = |index: &str, column: &str| {
             let mut found = std::collections::BTreeMap::new();
             // Only columns of the index: the table itself is not read.
@@ -312,10 +287,7 @@ impl Rows for SqliteRows {
     ) -> Result<Unread> {
         let mut unread = Unread::default();
         let open_end = |to: i64| (to != i64::MAX).then_some(to);
-        let Some(conn) = &self.conn else {
-            unread.ranges.push((from, open_end(to)));
-            return Ok(unread);
-        };
+        let conn = &self.conn;
         let sql = format!(
             "SELECT {},row_hash FROM {} NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             table.columns_sql(),
@@ -343,42 +315,4 @@ impl Rows for SqliteRows {
             from = next;
         }
     }
-}
-
-/// The file in memory, with the pages of header and schema as this version writes them: they never
-/// change while an archive grows, and every table has its root where they say. `None` when it is
-/// too long.
-fn image(root: &Root, db: &str) -> Result<Option<Connection>> {
-    let wal_db = format!("{db}-wal");
-    let total = root.file_len(db)?.unwrap_or(0) + root.file_len(&wal_db)?.unwrap_or(0);
-    if total > IMAGE_MAX {
-        return Ok(None);
-    }
-    let mut bytes = root.read(db, IMAGE_MAX)?.unwrap_or_default();
-    if let Some(log) = root.read(&wal_db, IMAGE_MAX)? {
-        wal::fold(&mut bytes, &log);
-    }
-    let path = root.full(db);
-    let fresh = schema::fresh_pages().map_err(|e| sqlite::failed("make", &path, e))?;
-    let size = fresh.page_size;
-    let pages = bytes.len().div_ceil(size).max(fresh.pages);
-    bytes.resize(pages.saturating_mul(size), 0);
-    for (number, page) in &fresh.schema {
-        let at = (number - 1).saturating_mul(size);
-        if let Some(place) = bytes.get_mut(at..at + size) {
-            place.copy_from_slice(page);
-        }
-    }
-    // No WAL, as many pages as there are, and none of them free.
-    if let Some(versions) = bytes.get_mut(18..20) {
-        versions.fill(1);
-    }
-    let count = u32::try_from(pages).unwrap_or(0).to_be_bytes();
-    if let Some(place) = bytes.get_mut(28..32) {
-        place.copy_from_slice(&count);
-    }
-    if let Some(free) = bytes.get_mut(32..40) {
-        free.fill(0);
-    }
-    sqlite::open_image(&bytes, &path).map(Some)
 }

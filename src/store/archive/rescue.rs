@@ -10,6 +10,7 @@ use rusqlite::types::ValueRef;
 
 use super::ids::ById;
 use super::names;
+use super::paged::PageRows;
 use super::readable::{Columns, Rows, SqliteRows, Unread};
 use super::rows::row_hash;
 use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SKIPS, SOURCES, TABLES, Table};
@@ -30,11 +31,34 @@ const LISTED: usize = 1000;
 /// An archive's file, open for reading what is left in it. Nothing is written beside it.
 #[derive(Debug)]
 pub struct Rescued<'l> {
-    rows: SqliteRows,
+    rows: Reading,
     /// By row id.
     pub(super) sources: BTreeMap<i64, SourceRow>,
     pub(super) conversations: HashMap<i64, Known, ById>,
     _lock: &'l ArchiveShared,
+}
+
+/// By what the file is read.
+#[derive(Debug)]
+enum Reading {
+    Sqlite(SqliteRows),
+    Pages(Box<PageRows>),
+}
+
+impl Reading {
+    fn rows(&self) -> &dyn Rows {
+        match self {
+            Reading::Sqlite(rows) => rows,
+            Reading::Pages(rows) => &**rows,
+        }
+    }
+
+    fn index_names(&self, wanted: &dyn Fn(i64) -> bool) -> Vec<(i64, String, String)> {
+        match self {
+            Reading::Sqlite(rows) => rows.index_names(wanted),
+            Reading::Pages(rows) => rows.index_names(wanted),
+        }
+    }
 }
 
 /// What is known of a conversation.
@@ -68,10 +92,8 @@ pub struct TableTally {
 pub struct Tally {
     /// Every table of the archive.
     pub tables: BTreeMap<&'static str, TableTally>,
-    /// Whether its header or schema was damaged and replaced by what this version writes.
-    pub replaced_schema: bool,
-    /// Why nothing at all can be read, if so.
-    pub closed: Option<String>,
+    /// Whether it was read page by page, because SQLite can't read all of it.
+    pub by_pages: bool,
     /// Conversations whose own row is refused, but that their indexes prove.
     pub proven_conversations: u64,
 }
@@ -80,8 +102,7 @@ impl Tally {
     /// Whether every table was read to its end and every row agrees with its hash.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.closed.is_none()
-            && !self.replaced_schema
+        !self.by_pages
             && self
                 .tables
                 .values()
@@ -165,16 +186,6 @@ impl RecordRow {
         })
     }
 
-    /// Whether it says that a record was taken back. Such a row is no coverage key.
-    pub fn is_taken_back(&self) -> bool {
-        !self.counted
-            && self.class == RecordClass::Duplicate
-            && self.record_type == "taken-back"
-            && self.span.len == 0
-            && self.supersedes.is_some()
-            && self.native_id.is_none()
-    }
-
     /// Whether it stands for a run of records that did not change since the capture before. Such
     /// a row is no coverage key.
     pub fn is_run(&self) -> bool {
@@ -231,16 +242,28 @@ impl SkipRow {
 impl<'l> Rescued<'l> {
     /// Opens the archive's file at `db`, relative to `root`: of the live generation, a sealed one,
     /// a backup, or in another data directory. `None` when nothing is there. This process has no
-    /// connection that writes to it. A file whose header or schema is damaged is read into memory
-    /// if it is at most 256 MiB long; of a longer one nothing can be read this way, which
-    /// [`Rescued::tally`] says.
+    /// connection that writes to it. A file that SQLite can't read all of is read page by page.
     ///
     /// # Errors
     /// `permission-denied`, `io`. Damage is no error.
     pub fn open(root: &Root, db: &str, lock: &'l ArchiveShared) -> Result<Option<Rescued<'l>>> {
-        let Some(rows) = SqliteRows::open(root, db)? else {
-            return Ok(None);
-        };
+        match SqliteRows::open(root, db)? {
+            Some(rows) => Self::of(Reading::Sqlite(rows), lock).map(Some),
+            None => Self::salvage(root, db, lock),
+        }
+    }
+
+    /// As [`Rescued::open`], but always page by page.
+    ///
+    /// # Errors
+    /// As [`Rescued::open`].
+    pub fn salvage(root: &Root, db: &str, lock: &'l ArchiveShared) -> Result<Option<Rescued<'l>>> {
+        PageRows::open(root, db)?
+            .map(|rows| Self::of(Reading::Pages(Box::new(rows)), lock))
+            .transpose()
+    }
+
+    fn of(rows: Reading, lock: &'l ArchiveShared) -> Result<Rescued<'l>> {
         let mut rescued = Rescued {
             rows,
             sources: BTreeMap::new(),
@@ -248,13 +271,22 @@ impl<'l> Rescued<'l> {
             _lock: lock,
         };
         rescued.identities()?;
-        Ok(Some(rescued))
+        Ok(rescued)
     }
 
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.rows.path()
+        match &self.rows {
+            Reading::Sqlite(rows) => rows.path(),
+            Reading::Pages(rows) => rows.path(),
+        }
+    }
+
+    /// Whether it is read page by page, because SQLite can't read all of it.
+    #[must_use]
+    pub fn is_by_pages(&self) -> bool {
+        matches!(self.rows, Reading::Pages(_))
     }
 
     /// The sources whose rows agree with their hashes, in the order of their first commit.
@@ -295,8 +327,7 @@ impl<'l> Rescued<'l> {
         let proven = self.conversations.values().filter(|k| !k.verified).count();
         let mut tally = Tally {
             tables: BTreeMap::new(),
-            replaced_schema: self.rows.is_image(),
-            closed: self.rows.closed().map(str::to_owned),
+            by_pages: self.is_by_pages(),
             proven_conversations: u64::try_from(proven).unwrap_or(u64::MAX),
         };
         for table in TABLES {
@@ -331,7 +362,7 @@ impl<'l> Rescued<'l> {
         tally: &mut TableTally,
     ) -> Result<Vec<(i64, Option<i64>)>> {
         let n = table.columns.len();
-        let Unread { ranges } = self.rows.scan(table, from, to, &mut |values| {
+        let Unread { ranges } = self.rows.rows().scan(table, from, to, &mut |values| {
             let columns = Columns(values);
             let agrees = columns.digest(n).is_some_and(|stored| {
                 values

@@ -2,7 +2,6 @@
 
 use rusqlite::Connection;
 
-use super::rows::get_u64;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 
@@ -245,46 +244,6 @@ pub(super) fn migrate(conn: &Connection) -> Result<()> {
         run().map_err(|e| super::failed(conn, "migrate", e))?;
     }
     Ok(())
-}
-
-/// The pages that hold header and schema of an archive without rows.
-pub(super) struct FreshPages {
-    pub page_size: usize,
-    /// Pages of the whole database.
-    pub pages: usize,
-    /// Number, counted from 1, and content of each page that no table or index begins in.
-    pub schema: Vec<(usize, Vec<u8>)>,
-}
-
-fn to_usize(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
-}
-
-/// Makes an archive in memory and takes these pages from it.
-pub(super) fn fresh_pages() -> rusqlite::Result<FreshPages> {
-    let mut conn = Connection::open_in_memory()?;
-    for m in &MIGRATIONS {
-        conn.execute_batch(m.sql)?;
-        conn.pragma_update(None, "user_version", m.version)?;
-    }
-    conn.pragma_update(None, "application_id", APPLICATION_ID)?;
-    let roots: Vec<usize> = conn
-        .prepare("SELECT rootpage FROM sqlite_schema")?
-        .query_map([], |r| get_u64(r, 0).map(to_usize))?
-        .collect::<rusqlite::Result<_>>()?;
-    let page_size = conn.pragma_query_value(None, "page_size", |r| get_u64(r, 0).map(to_usize))?;
-    let bytes = conn.serialize("main")?;
-    let schema = bytes
-        .chunks_exact(page_size.max(512))
-        .enumerate()
-        .map(|(i, page)| (i + 1, page.to_vec()))
-        .filter(|(number, _)| !roots.contains(number))
-        .collect();
-    Ok(FreshPages {
-        page_size,
-        pages: bytes.len() / page_size.max(512),
-        schema,
-    })
 }
 
 /// Digest of the text of every table and index, in the order of their names.

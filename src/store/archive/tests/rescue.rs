@@ -273,12 +273,6 @@ fn a_page_of_noise_costs_the_rows_that_lie_in_it_and_no_others() {
     };
     let all = lab.list();
     let keys: BTreeSet<(String, Digest, u64)> = rescue(&lab, keys);
-    let schema: Vec<usize> = crate::store::archive::schema::fresh_pages()
-        .unwrap()
-        .schema
-        .iter()
-        .map(|(n, _)| *n)
-        .collect();
     let pages = sound.len() / 4096;
     assert!(pages > 40);
     let chosen: Vec<usize> = if std::env::var("CASS_FAULTS").as_deref() == Ok("long") {
@@ -286,7 +280,6 @@ fn a_page_of_noise_costs_the_rows_that_lie_in_it_and_no_others() {
     } else {
         of_each_kind(&lab.db(), pages)
     };
-    assert!(schema.iter().all(|page| chosen.contains(page)));
     let mut lost_something = 0;
     for page in chosen {
         let mut seed = page as u64;
@@ -298,21 +291,22 @@ fn a_page_of_noise_costs_the_rows_that_lie_in_it_and_no_others() {
                 *b = (seed >> 56) as u8;
             }
         });
-        let is_schema = schema.contains(&page);
-        // Without header and schema plain SQL reads nothing, and every row is there.
-        let expected = if is_schema {
-            ids.clone()
-        } else {
-            good_rows(&lab.db(), &ids)
-        };
+        let plain = good_rows(&lab.db(), &ids);
         rescue(&lab, |rescued| {
             let tally = rescued.tally(&Interrupt::new()).unwrap();
-            assert_eq!(tally.closed, None, "page {page}");
-            assert_eq!(tally.replaced_schema, is_schema, "page {page}");
+            assert!(tally.by_pages, "page {page}");
+            if page == 1 {
+                for (n, t) in &tally.tables {
+                    eprintln!("{n} {} of {}", t.verified, ids[n].len());
+                }
+            }
             for table in TABLES {
-                assert_eq!(
-                    tally.tables[table.name].verified,
-                    expected[table.name].len() as u64,
+                // Where an interior page is lost, plain SQL sees nothing of what lies below.
+                let (found, read) = (&tally.tables[table.name], plain[table.name].len() as u64);
+                assert!(found.verified >= read, "page {page}, {}", table.name);
+                let all = ids[table.name].len() as u64;
+                assert!(
+                    page > 4 || found.verified == all,
                     "page {page}, {}",
                     table.name
                 );
