@@ -84,7 +84,7 @@ proptest! {
         // Headers and pointers, where it hurts, as often as anything else.
         for _ in 0..changes {
             let page = dice.below(db.len() / 4096) * 4096;
-            let at = page + if dice.next() % 2 == 0 { dice.below(40) } else { dice.below(4096) };
+            let at = page + if dice.next().is_multiple_of(2) { dice.below(40) } else { dice.below(4096) };
             db[at] = dice.next() as u8;
         }
         let cut = db.len() - dice.below(5000);

@@ -56,7 +56,8 @@ fn what_sqlite_would_not_miss_is_not_missed() {
     let truth = Truth::of(sound);
     let counts = truth.total();
     let messages = truth.rows.iter().find(|r| r.0 == "messages").unwrap().1;
-    let damage: [(&str, &dyn Fn(&mut Vec<u8>)); 4] = [
+    type Damage<'d> = (&'d str, &'d dyn Fn(&mut Vec<u8>));
+    let damage: [Damage<'_>; 4] = [
         ("page 1", &|b| b[..4096].fill(0)),
         ("schema", &|b| {
             let what = b"CREATE TABLE messages";

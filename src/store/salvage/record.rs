@@ -39,7 +39,7 @@ pub(super) fn look(start: &[u8], payload: usize, has_width: impl Fn(usize) -> bo
     let Some(header) = varint(start, &mut at).and_then(|n| usize::try_from(n).ok()) else {
         return Look::No;
     };
-    if header > payload || header > HEADER_MAX || header < 3 {
+    if header > payload || !(3..=HEADER_MAX).contains(&header) {
         return Look::No;
     }
     let Some(types) = start.get(..header) else {
