@@ -49,9 +49,6 @@ fn sampled(calls: &[Call], times: usize) -> Vec<Call> {
 /// The plans whose calls are all sampled in an ordinary run; of the others only what these don't do.
 const WHOLE: [Plan; 2] = [Plan::Rebuild, Plan::Undo];
 
-/// A plan and the calls of it that are made to fail.
-type Cases = Vec<(Plan, Vec<(Call, Fault)>)>;
-
 /// Every case of one way to fail: plan, call, fault.
 fn cases(faults: &[(&[&str], Fault)]) -> Option<Cases> {
     let mut known: BTreeSet<(Fault, String, String)> = BTreeSet::new();

@@ -240,8 +240,7 @@ fn a_marker_names_the_command_that_goes_on() {
 fn the_scan_tells_of_backups_and_sealed_generations() {
     let reason = |s: &Sandbox| {
         let scan = s.run(&["doctor", "archive-scan"]);
-        let list = scan.json.pointer("/source_authority").unwrap().to_string();
-        list
+        scan.json.pointer("/source_authority").unwrap().to_string()
     };
     let s = indexed();
     assert!(reason(&s).contains("there is none"));
