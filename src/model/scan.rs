@@ -95,6 +95,8 @@ words! {
         HeldByMirror = "held-by-mirror",
         /// The archive lacks promised records; the live source has them.
         HeldByLiveSource = "held-by-live-source",
+        /// A backup or sealed generation has all of it, and the mirror has not.
+        HeldByBackup = "held-by-backup",
         /// The archive lacks promised records, and another holder could not be looked at.
         HolderUnknown = "holder-unknown",
         /// Archive rows alone.

@@ -122,6 +122,52 @@ fn archive_rows_alone_are_a_warning_and_a_mirror_that_lost_packs_an_error() {
     assert_eq!(ran.at("/problems/0/code"), "captures-unreadable");
 }
 
+fn back_up(sandbox: &Sandbox) {
+    let planned = sandbox.run(&["doctor", "backups", "create"]).expect(0);
+    let argv: Vec<&str> = planned
+        .at("/backup_plan/apply_argv")
+        .as_array()
+        .unwrap()
+        .iter()
+        .skip(1)
+        .map(|w| w.as_str().unwrap())
+        .collect();
+    sandbox.run(&argv).expect(0);
+}
+
+#[test]
+fn a_backup_holds_what_it_has_of_a_session_and_nothing_newer() {
+    let (sandbox, files) = indexed(2);
+    back_up(&sandbox);
+    let ran = scan(&sandbox, &[]).expect(0);
+    assert_eq!(
+        holders(&ran, 1),
+        ["live-source", "mirror", "backup", "archive"]
+    );
+    // The second session goes on: the backup has not all of it any more.
+    let mut bytes = std::fs::read(&files[1]).unwrap();
+    bytes.extend(crate::made::text(2, 9));
+    std::fs::write(&files[1], bytes).unwrap();
+    sandbox.run(&["index"]).expect(0);
+    std::fs::remove_file(&files[0]).unwrap();
+    std::fs::remove_file(&files[1]).unwrap();
+    drop_packs(&sandbox);
+    let ran = scan(&sandbox, &[]).expect(1);
+    assert_eq!(holders(&ran, 1), ["backup", "archive"]);
+    assert_eq!(holders(&ran, 2), ["archive"]);
+    assert_eq!(
+        codes(&ran),
+        [
+            code("archive-only", "warn", 1),
+            code("held-by-backup", "info", 1)
+        ]
+    );
+    // Without the archive it is the only holder.
+    std::fs::remove_dir_all(sandbox.data().join("generations")).unwrap();
+    let ran = scan(&sandbox, &[]).expect(1);
+    assert!(codes(&ran).contains(&code("held-by-backup", "warn", 1)));
+}
+
 #[test]
 fn a_mirror_that_is_gone_is_told() {
     let (sandbox, _) = indexed(2);

@@ -1,6 +1,9 @@
 //! Backups and sealed generations, as far as their manifests tell: nothing of them is read here.
 
 use crate::disk::Root;
+use crate::model::digest::Digest;
+use crate::store::archive::ArchiveReader;
+use crate::store::generation;
 use crate::store::generation::current_or_none;
 use crate::store::layout;
 use crate::store::{backup, seal};
@@ -20,6 +23,40 @@ pub(super) struct Kept {
     pub unknown: Option<String>,
     /// Whether `CURRENT` names a database file with bytes in it.
     pub database: bool,
+}
+
+/// The archives in backups and sealed generations, open for a look at single rows.
+#[derive(Debug, Default)]
+pub(super) struct KeptArchives(Vec<ArchiveReader>);
+
+impl KeptArchives {
+    /// Opens all that open; what is wrong with the others is told by their verification.
+    pub(super) fn open(root: Option<&Root>) -> KeptArchives {
+        let mut all = Vec::new();
+        let Some(root) = root else {
+            return KeptArchives(all);
+        };
+        for (id, kept) in backup::list(root).unwrap_or_default() {
+            let manifest = kept.and_then(|b| backup::generation_manifest(root, &b));
+            let reader = manifest
+                .and_then(|m| ArchiveReader::open_aside(root, &backup::database_of(&id), &m));
+            all.extend(reader.ok());
+        }
+        for (id, _) in seal::list(root).unwrap_or_default() {
+            if let Ok(Some(manifest)) = generation::manifest(root, &id) {
+                let db = layout::archive_db(id.as_str());
+                all.extend(ArchiveReader::open_aside(root, &db, &manifest).ok());
+            }
+        }
+        KeptArchives(all)
+    }
+
+    /// Whether one of them has exactly these records of a conversation.
+    pub(super) fn hold(&self, id: &str, records: u64, sum: &Digest) -> bool {
+        self.0
+            .iter()
+            .any(|a| a.holds_coverage(id, records, sum).unwrap_or(false))
+    }
 }
 
 /// Looks.

@@ -354,6 +354,7 @@ fn attempt(
             view: &view,
             archive: archive.as_ref(),
             archive_lost: matches!(archive_seen, ArchiveSeen::Lost(_)),
+            kept: kept::KeptArchives::open(Some(root)),
             mirror: mirror.as_ref(),
             mirror_unknown: matches!(mirror_seen, MirrorSeen::Unknown(_)),
             captures: captures.as_mut(),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::captures::Captures;
+use super::kept::KeptArchives;
 use super::live::{Left, left};
 use super::page::Page;
 use super::promises::{Promise, Promises};
@@ -76,6 +77,8 @@ struct Holding {
     agrees: bool,
     /// Whether a source of it is there, whatever it holds.
     there: bool,
+    /// Whether a backup or sealed generation has exactly what is needed.
+    backup: bool,
 }
 
 impl Holding {
@@ -107,6 +110,10 @@ impl Holding {
             (Some(false), _, Some(true)) => {
                 Some((C::HeldByLiveSource, Warn, Some(NextId::IndexFull)))
             }
+            (Some(false), ..) if self.backup => Some((C::HeldByBackup, Warn, Some(NextId::Repair))),
+            (Some(true), Some(false), Some(false) | None) if self.backup => {
+                Some((C::HeldByBackup, Info, None))
+            }
             (Some(false), None, _) | (Some(false), _, None) => {
                 Some((C::HolderUnknown, Warn, Some(NextId::Check)))
             }
@@ -132,6 +139,7 @@ impl Holding {
         let has = [
             (self.live(), Holder::LiveSource),
             (self.all(self.counts.mirror), Holder::Mirror),
+            (Some(self.backup), Holder::Backup),
             (self.archive(), Holder::Archive),
         ];
         has.into_iter()
@@ -231,6 +239,8 @@ pub(super) struct Meeting<'a, 'b> {
     pub(super) archive: Option<&'a ArchiveReader>,
     /// Whether an archive that is not read is gone or damaged, so that it holds nothing.
     pub(super) archive_lost: bool,
+    /// Backups and sealed generations.
+    pub(super) kept: KeptArchives,
     pub(super) mirror: Option<&'a MirrorReader<'a>>,
     /// Whether a mirror that is not read could not be looked at.
     pub(super) mirror_unknown: bool,
@@ -311,6 +321,10 @@ impl<'a> Meeting<'a, '_> {
             need: c.record_count.max(promise.map_or(0, |p| p.records)),
             agrees: promise.is_none_or(|p| p.records < c.record_count || p.sum == c.coverage_sum),
             there: looked.iter().any(|l| l.left != Left::Gone),
+            backup: match promise {
+                Some(p) if p.records > c.record_count => self.kept.hold(&c.id, p.records, &p.sum),
+                _ => self.kept.hold(&c.id, c.record_count, &c.coverage_sum),
+            },
         };
         let totals = &mut self.sessions.totals;
         totals.in_archive += 1;
@@ -383,6 +397,7 @@ impl<'a> Meeting<'a, '_> {
             need: promise.records,
             agrees: true,
             there,
+            backup: self.kept.hold(id, promise.records, &promise.sum),
         };
         let item = SessionItem {
             id: Some(id.to_owned()),

@@ -435,6 +435,24 @@ impl ArchiveReader {
         )
     }
 
+    /// Whether a conversation has exactly these coverage keys, by number and sum. One row is read.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn holds_coverage(&self, id: &str, records: u64, sum: &Digest) -> Result<bool> {
+        let found = self
+            .conn
+            .prepare_cached(
+                "SELECT record_count, coverage_sum FROM conversations WHERE public_id=?1",
+            )
+            .and_then(|mut s| {
+                s.query_row([id], |r| Ok((get_u64(r, 0)?, get_digest(r, 1)?)))
+                    .optional()
+            })
+            .map_err(|e| self.failed(e))?;
+        Ok(found == Some((records, *sum)))
+    }
+
     /// Row id of a conversation.
     pub(super) fn row_id(&self, id: &str) -> Result<i64> {
         self.conn
