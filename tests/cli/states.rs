@@ -37,7 +37,7 @@ doctor backups list            | 0 ok      | 0 ok                    | 0 ok     
 doctor backups verify BACKUP   | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | sig error
 doctor --fix                   | 0 no-op   | 0 no-op                 | 21 blocked blocked        | 6 failed mirror-too-new | 9 failed permission-denied | 0 no-op             | 7 blocked lock-busy | sig partial
 doctor repair                  | 0 no-op   | 0 planned               | 0 planned                 | 6 failed mirror-too-new | 9 failed permission-denied | 0 no-op             | 7 blocked lock-busy | sig partial
-doctor backups create          | 0 planned | 0 planned               | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 planned           | 7 blocked lock-busy | 0 planned
+doctor backups create          | 0 planned | 0 planned               | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 planned           | 7 blocked lock-busy | sig partial
 doctor backups restore BACKUP  | 0 planned | 0 planned               | 0 planned                 | 6 failed mirror-too-new | 9 failed permission-denied | 7 blocked lock-busy | 7 blocked lock-busy | sig partial
 doctor runs list               | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
 doctor runs show latest        | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
