@@ -109,11 +109,7 @@ impl Planner for BackupPlanner {
                     0 => "there is no backup of this commit yet".to_owned(),
                     n => format!("there are {n} backups of this commit already"),
                 }],
-                coverage: Some(crate::model::plan::Coverage {
-                    conversations: counts.conversations,
-                    records: counts.records,
-                    messages: counts.messages,
-                }),
+                coverage: Some(counts.into()),
                 ..Notes::default()
             },
         })

@@ -200,7 +200,7 @@ pub(super) fn measure(
         match file.read(&mut buffer) {
             Ok(0) => return Ok(Some((len, hasher.finalize().into()))),
             Ok(n) => {
-                hasher.update(&buffer[..n]);
+                hasher.update_rayon(&buffer[..n]);
                 len = len.saturating_add(u64::try_from(n).unwrap_or(u64::MAX));
             }
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}

@@ -1,15 +1,12 @@
 //! Files by their content: what a plan covers of an archive that does not verify.
 
-use std::io::Read;
-
 use crate::disk::Root;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::interrupt::Interrupt;
 use crate::model::plan::{Count, FileState};
+use crate::store::file_list::measure;
 use crate::store::generation::GenerationId;
 use crate::store::layout;
-
-const AT_ONCE: usize = 4 << 20;
 
 /// Length and BLAKE3 of a regular file; `None` when there is none. Never of a database that this
 /// process has open.
@@ -17,27 +14,11 @@ const AT_ONCE: usize = 4 << 20;
 /// # Errors
 /// `unsafe-target` when it is no regular file; `interrupted`, `terminated`, `io`.
 pub fn file_state(root: &Root, rel: &str, interrupt: &Interrupt) -> Result<Option<FileState>> {
-    let Some(mut file) = root.open_file(rel)? else {
-        return Ok(None);
-    };
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; AT_ONCE];
-    let mut len = 0;
-    loop {
-        interrupt.check()?;
-        let got = file
-            .read(&mut buffer)
-            .map_err(|e| Error::io("read", &root.full(rel), e))?;
-        let Some(bytes) = buffer.get(..got).filter(|b| !b.is_empty()) else {
-            break;
-        };
-        hasher.update_rayon(bytes);
-        len += bytes.len() as u64;
-    }
-    Ok(Some(FileState {
+    let measured = measure(root, rel, interrupt)?;
+    Ok(measured.map(|(len, blake3)| FileState {
         name: rel.to_owned(),
         len: Count(len),
-        blake3: hasher.finalize().to_hex().to_string(),
+        blake3: blake3.to_hex(),
     }))
 }
 

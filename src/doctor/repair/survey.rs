@@ -237,11 +237,7 @@ impl Survey {
         )?;
         let head = reader.head()?;
         let counts = reader.counts()?;
-        let coverage = Some(Coverage {
-            conversations: counts.conversations,
-            records: counts.records,
-            messages: counts.messages,
-        });
+        let coverage = Some(counts.into());
         // The end of the ledger as far as it can be read.
         let tail = coverage::tail(root).ok().flatten();
         Ok(match reader.agreement(tail.as_ref())? {

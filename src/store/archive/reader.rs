@@ -17,6 +17,7 @@ use crate::model::conversation::{
     ArchivedMessage, ArchivedRecord, ArchivedSkip, ArchivedSource, Conversation, RecordClass,
 };
 use crate::model::digest::Digest;
+use crate::model::plan::Coverage;
 use crate::model::record::{Message, Recovery, Span};
 use crate::model::source::SourceKey;
 use crate::store::coverage::{CommitLine, Tail};
@@ -48,6 +49,16 @@ pub struct Counts {
     pub records: u64,
     /// Messages.
     pub messages: u64,
+}
+
+impl From<Counts> for Coverage {
+    fn from(counts: Counts) -> Coverage {
+        Coverage {
+            conversations: counts.conversations,
+            records: counts.records,
+            messages: counts.messages,
+        }
+    }
 }
 
 /// How the archive stands to the end of the coverage ledger.

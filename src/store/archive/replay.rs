@@ -367,7 +367,7 @@ impl Replay<'_, '_> {
         let here = append.open[at].row.id;
         if r.is_run() {
             let original = self.mapped(conn, r.duplicate_of)?;
-            put_bare(append, at, r, original, None).map_err(fail)?;
+            put_run(append, at, r, original).map_err(fail)?;
             self.out.records += 1;
             return Ok(());
         }
@@ -579,14 +579,12 @@ fn key_in(
     .optional()
 }
 
-/// Puts a row that says nothing of its own as it was: a run of unchanged records, or a record that
-/// was taken back.
-fn put_bare(
+/// Puts the row of a run of unchanged records as it was.
+fn put_run(
     append: &mut SourceAppend<'_, '_>,
     at: usize,
     r: &RecordRow,
     original: Option<i64>,
-    older: Option<i64>,
 ) -> rusqlite::Result<()> {
     let id = append.next.record;
     append.next.record += 1;
@@ -609,7 +607,7 @@ fn put_bare(
             text(names::class(RecordClass::Duplicate)),
             opt_int(original),
             ValueRef::Null,
-            opt_int(older),
+            ValueRef::Null,
             ValueRef::Null,
             text(&r.record_type),
             ValueRef::Null,

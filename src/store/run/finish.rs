@@ -224,11 +224,7 @@ fn live_end(root: &Root, id: &GenerationId, promised: bool) -> Result<(Generatio
 #[must_use]
 pub fn coverage_of(root: &Root) -> Option<Coverage> {
     let counts = ArchiveReader::open(root).ok().flatten()?.counts().ok()?;
-    Some(Coverage {
-        conversations: counts.conversations,
-        records: counts.records,
-        messages: counts.messages,
-    })
+    Some(counts.into())
 }
 
 /// What the archive of a generation holds that no connection is open to; `None` when it can't be
@@ -239,11 +235,7 @@ pub fn coverage_in(root: &Root, generation: &Generation) -> Option<Coverage> {
     let db = layout::archive_db(generation.id.as_str());
     let reader = ArchiveReader::open_aside(root, &db, &generation.manifest).ok()?;
     let counts = reader.counts().ok()?;
-    Some(Coverage {
-        conversations: counts.conversations,
-        records: counts.records,
-        messages: counts.messages,
-    })
+    Some(counts.into())
 }
 
 /// Finishes or closes every run that was killed. Called by everyone who takes the writer lock,
