@@ -150,6 +150,8 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) rewritten: bool,
     /// Whether something of the capture could not be read.
     pub(super) damaged: bool,
+    /// Whether the source is read again because rows of it were lost.
+    pub(super) had_gap: bool,
     /// The unfinished tail of the capture that was read before, and its line.
     pub(super) tail: Option<(Span, u64)>,
     pub(super) done: bool,
@@ -209,6 +211,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             source.next_offset = 0;
             source.next_line = 1;
         }
+        let had_gap = !source_is_new && source.source.captured_hash == Digest::default();
         source.source.parsed_seq = capture.seq;
         source.source.captured_len = capture.len;
         source.source.captured_hash = capture.hash;
@@ -241,6 +244,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             placed: HashSet::default(),
             rewritten: false,
             damaged: false,
+            had_gap,
             tail,
             done: false,
         };
@@ -741,7 +745,8 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         if class == RecordClass::Messages
             && let Disposition::Messages(messages) = &record.disposition
         {
-            self.put_messages(at, id, messages)?;
+            let parts: Vec<(i64, &Message)> = (0..).zip(messages).collect();
+            self.put_parts(at, id, &parts)?;
         }
         if class == RecordClass::Known
             && let Disposition::TakesBack(what) = &record.disposition
@@ -835,9 +840,15 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         Ok(())
     }
 
-    fn put_messages(&mut self, at: usize, record: i64, parts: &[Message]) -> rusqlite::Result<()> {
+    /// Puts messages of a row, each with its number in the row.
+    pub(super) fn put_parts(
+        &mut self,
+        at: usize,
+        record: i64,
+        parts: &[(i64, &Message)],
+    ) -> rusqlite::Result<()> {
         let o = &mut self.open[at];
-        for (part, m) in (0i64..).zip(parts) {
+        for (part, m) in parts {
             let hash = put(
                 &mut self.insert_message,
                 &MESSAGES,

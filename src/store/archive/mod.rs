@@ -2,6 +2,7 @@
 
 mod append;
 mod compare;
+mod complete;
 mod figures;
 mod holding;
 mod identity;

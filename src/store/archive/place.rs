@@ -86,6 +86,13 @@ impl SourceAppend<'_, '_> {
                     self.end_run();
                     return self.put_record(found, record, occurrence, place);
                 };
+                if let Disposition::Messages(messages) = &record.disposition
+                    && self.lacks(original, record)?
+                {
+                    self.end_run();
+                    self.complete(found, original, messages)?;
+                    return self.put_record(found, record, occurrence, place);
+                }
                 if self.kind == SourceKind::Log || !self.holds_key(found, record, occurrence)? {
                     self.end_run();
                     return self.put_record(found, record, occurrence, place);

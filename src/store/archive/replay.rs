@@ -5,7 +5,7 @@
 //! coverage keys and versions come out the same even where rows between them are lost. Only a key
 //! that the other archive holds already becomes a copy.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 
 use rusqlite::types::ValueRef;
@@ -24,7 +24,7 @@ use crate::model::conversation::{Accounting, RecordClass};
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
 use crate::model::provider::Provider;
-use crate::model::record::{Disposition, Facts, ParsedRecord, ResumePoint, Span};
+use crate::model::record::{Disposition, Facts, Message, ParsedRecord, ResumePoint, Span};
 use crate::model::source::SourceKey;
 
 /// Rows that are read ahead.
@@ -49,7 +49,7 @@ pub struct RowsReplayed {
     pub incomplete: u64,
     /// Rows whose conversation nothing tells; they were left out.
     pub unplaced: u64,
-    /// Sources of which records or skipped ranges are missing: their next capture is read from the
+    /// Sources of which records, messages or skipped ranges are missing: their next capture is read from the
     /// first byte.
     pub with_gaps: u64,
     /// Sources whose row is lost: their records are under a path that says so.
@@ -75,6 +75,7 @@ pub fn replay_rows(
         now_ms,
         skips: skips(rescued)?,
         progress: HashMap::new(),
+        lacking: HashSet::new(),
         out: RowsReplayed::default(),
     };
     let mut feed = Feed {
@@ -209,6 +210,8 @@ struct Replay<'a, 'l> {
     now_ms: i64,
     skips: Skips,
     progress: HashMap<i64, Progress>,
+    /// Sources of which a record was put without some of its messages.
+    lacking: HashSet<i64>,
     out: RowsReplayed,
 }
 
@@ -310,7 +313,8 @@ impl Replay<'_, '_> {
         let resume = match row {
             Some(s) => {
                 a.length = append.expected;
-                if !same_bytes(a, &s.source.accounting) {
+                // A capture that is not read yet may have what is missing.
+                if self.lacking.contains(&group.source) || !same_bytes(a, &s.source.accounting) {
                     append.source.source.captured_hash = Digest::default();
                     self.out.with_gaps += 1;
                 }
@@ -389,7 +393,7 @@ impl Replay<'_, '_> {
             Some((key, original)) => Place::Copy { original, key },
             None => self.place(conn, here, r)?,
         };
-        let disposition = self.disposition(r, place)?;
+        let (disposition, left) = self.disposition(r, place)?;
         let record = ParsedRecord {
             span: r.span,
             line: r.line,
@@ -415,9 +419,25 @@ impl Replay<'_, '_> {
             }
             (place, _) => place,
         };
+        if let Place::Copy { original, .. } = place
+            && append.shared.incomplete.contains(&original)
+        {
+            let (parts, lost) = self.rescued.messages(r.duplicate_of.unwrap_or(r.id))?;
+            if !lost {
+                let messages: Vec<Message> = parts.into_iter().map(|(_, m)| m).collect();
+                append.complete(at, original, &messages).map_err(fail)?;
+            }
+        }
+        let id = append.next.record;
         append
             .put_record(at, &record, r.occurrence, place)
             .map_err(fail)?;
+        if let Some(left) = left {
+            let left: Vec<(i64, &Message)> = left.iter().map(|(part, m)| (*part, m)).collect();
+            append.put_parts(at, id, &left).map_err(fail)?;
+            append.shared.incomplete.insert(id);
+            self.lacking.insert(r.source);
+        }
         self.out.records += 1;
         self.out.keys += u64::from(!matches!(place, Place::Copy { .. }));
         Ok(())
@@ -470,11 +490,17 @@ impl Replay<'_, '_> {
         find().map_err(|e| failed(conn, "read", e))
     }
 
-    fn disposition(&mut self, r: &RecordRow, place: Place) -> Result<Disposition> {
+    /// What the record says; where some of its messages are lost, none of them, and beside it those
+    /// that are left, each with its number.
+    fn disposition(
+        &mut self,
+        r: &RecordRow,
+        place: Place,
+    ) -> Result<(Disposition, Option<Vec<(i64, Message)>>)> {
         // A copy or a folded record has no messages; what it is matters where it has no id.
         let bare = matches!(place, Place::Copy { .. } | Place::Fold(_));
         if bare && r.native_id.is_some() {
-            return Ok(Disposition::Known);
+            return Ok((Disposition::Known, None));
         }
         let (class, holder, repeats) = match (r.class, r.duplicate_of) {
             (RecordClass::Duplicate, Some(original)) => match self.rescued.record(original)? {
@@ -487,7 +513,7 @@ impl Replay<'_, '_> {
             },
             (class, _) => (class, r.id, r.repeats),
         };
-        Ok(match class {
+        let said = match class {
             RecordClass::Known => Disposition::Known,
             RecordClass::Unknown => Disposition::Unknown,
             RecordClass::Duplicate => Disposition::DuplicateOf {
@@ -495,14 +521,18 @@ impl Replay<'_, '_> {
             },
             RecordClass::Messages if bare => Disposition::Messages(Vec::new()),
             RecordClass::Messages => {
-                let (messages, lost) = self.rescued.messages(holder)?;
-                if messages.is_empty() && holder != r.id {
-                    return Ok(Disposition::Known);
+                let (parts, lost) = self.rescued.messages(holder)?;
+                if parts.is_empty() && holder != r.id && !lost {
+                    return Ok((Disposition::Known, None));
                 }
-                self.out.incomplete += u64::from(lost || messages.is_empty());
-                Disposition::Messages(messages)
+                if lost || parts.is_empty() {
+                    self.out.incomplete += 1;
+                    return Ok((Disposition::Messages(Vec::new()), Some(parts)));
+                }
+                Disposition::Messages(parts.into_iter().map(|(_, m)| m).collect())
             }
-        })
+        };
+        Ok((said, None))
     }
 }
 

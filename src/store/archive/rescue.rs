@@ -414,8 +414,9 @@ impl<'l> Rescued<'l> {
         Ok(found)
     }
 
-    /// The messages of a record, and whether some of them are known to be lost.
-    pub(super) fn messages(&self, record: i64) -> Result<(Vec<Message>, bool)> {
+    /// The messages of a record, each with its number in it, and whether some of them are known to
+    /// be lost.
+    pub(super) fn messages(&self, record: i64) -> Result<(Vec<(i64, Message)>, bool)> {
         let mut found = Vec::new();
         let mut lost = false;
         let first = record << PART_BITS;
@@ -425,9 +426,10 @@ impl<'l> Rescued<'l> {
             (first, first | ((1 << PART_BITS) - 1)),
             &mut |c| {
                 let place = i64::try_from(found.len()).unwrap_or(i64::MAX);
-                lost |= c.int(0) != Some(first.saturating_add(place));
-                match read_message(c) {
-                    Some(message) => found.push(message),
+                let part = c.int(0).map(|id| id - first);
+                lost |= part != Some(place);
+                match part.zip(read_message(c)) {
+                    Some(numbered) => found.push(numbered),
                     None => lost = true,
                 }
                 Ok(true)

@@ -1,6 +1,7 @@
 //! How a candidate archive is made: nothing promises what it holds, and nothing names it, before it
 //! is finished, verified and promoted.
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
 
 use rusqlite::Connection;
@@ -134,6 +135,7 @@ fn staged<'l>(conn: Connection, generation: Generation) -> Result<ArchiveWriter<
             head,
             next,
             found: WriterState::default(),
+            incomplete: HashSet::new(),
             batch: 1,
             unacknowledged: Vec::new(),
         },

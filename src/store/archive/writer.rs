@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
@@ -91,6 +91,9 @@ pub(super) struct Shared<'l> {
     pub head: Head,
     pub next: NextIds,
     pub found: WriterState,
+    /// Rows of a candidate that were put without some of their messages, which no better holder
+    /// has given since.
+    pub incomplete: HashSet<i64>,
     /// Commits between two acknowledgements.
     pub batch: usize,
     /// Commits whose coverage line is still to be written.
@@ -198,6 +201,7 @@ impl<'l> ArchiveWriter<'l> {
                 head,
                 next,
                 found,
+                incomplete: HashSet::new(),
                 batch: 1,
                 unacknowledged: Vec::new(),
             },
