@@ -460,7 +460,9 @@ fn lacking(
         })?;
     }
     if let Some(promises) = Promises::read(root)? {
-        standing((&candidate).into(), &promises, rescued.as_ref(), &mut |s| {
+        let is_last = outgoing.as_ref() == Some(&promises.last.generation);
+        let rescued = rescued.as_ref().map(|r| (r, is_last));
+        standing((&candidate).into(), &promises, rescued, &mut |s| {
             let lacks = match s.standing {
                 Standing::Equal | Standing::AtLeast => 0,
                 // It was all there before newer records came on top.

@@ -15,10 +15,13 @@ use crate::store::promises::Promises;
 /// What the mirror can give of what was promised.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Promised captures that can't be read, sorted.
+    /// Captures that can't be read, sorted: those that were promised, and what the mirror's ledgers
+    /// name beyond them. A repair reads such ones too, and then the archive alone holds them.
     pub unreadable: BTreeMap<(SourceKey, u64), MissingReason>,
     /// Promised captures.
     pub promised: u64,
+    /// Those of them that can be read.
+    pub given: u64,
     /// Captures that the mirror has and can give, promised or not.
     pub captures: u64,
     /// Bytes that the mirror holds.
@@ -82,19 +85,21 @@ impl Evidence {
                 }
             }
         }
-        out.unreadable = bad
-            .into_iter()
-            .filter(|((key, seq), _)| {
-                promises.is_some_and(|p| p.captures.get(key).is_some_and(|c| c.contains(*seq)))
-            })
-            .collect();
+        let is_promised = |key: &SourceKey, seq: u64| {
+            promises.is_some_and(|p| p.captures.get(key).is_some_and(|c| c.contains(seq)))
+        };
+        let lost = bad.keys().filter(|(key, seq)| is_promised(key, *seq));
+        out.given = out.promised.saturating_sub(lost.count() as u64);
+        if promises.is_some() {
+            out.unreadable = bad;
+        }
         if let Some(promises) = promises.filter(|_| !out.unreadable.is_empty()) {
             out.touched = touched(root, promises, &out.unreadable)?;
         }
         Ok(out)
     }
 
-    /// The promised captures that can't be read, as a plan names them.
+    /// The captures that can't be read, as a plan names them.
     #[must_use]
     pub fn names(&self) -> Vec<CaptureName> {
         self.unreadable

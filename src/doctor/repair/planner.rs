@@ -305,7 +305,7 @@ impl RepairPlanner {
         let given = if unpromised {
             evidence.captures
         } else {
-            evidence.promised - evidence.unreadable.len() as u64
+            evidence.given
         };
         notes.authorities.insert("mirror".to_owned(), given);
         let db_bytes: u64 = match &body.archive {

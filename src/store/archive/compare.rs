@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::failed;
 use super::ids::ById;
 use super::reader::ArchiveReader;
-use super::rescue::Rescued;
+use super::rescue::{Known, Rescued};
 use super::rows::{coverage_element, get_digest, get_u64, to_i64};
 use super::writer::ArchiveWriter;
 use crate::error::Result;
@@ -196,25 +196,26 @@ pub fn missing(
 
 /// Compares the candidate with every promise about a conversation, in the order of their ids, and
 /// calls `f` with each. `rescued` can prove that a conversation of another sum holds at least what
-/// was promised.
+/// was promised; it says whether it is of the generation that the promises name last.
 ///
 /// # Errors
 /// `archive-corrupt` when the candidate can't be read; `io`, and whatever `f` returns.
 pub fn standing(
     candidate: Candidate<'_>,
     promises: &Promises,
-    rescued: Option<&Rescued<'_>>,
+    rescued: Option<(&Rescued<'_>, bool)>,
     f: &mut dyn FnMut(PromiseStanding) -> Result<()>,
 ) -> Result<()> {
     // Conversations of which exactly the promised records can be read, and of them those of which
     // the candidate lacks some.
     let mut readable: HashSet<&str> = HashSet::new();
     let mut lacking: HashSet<String> = HashSet::new();
-    if let Some(rescued) = rescued {
+    if let Some((rescued, is_last)) = rescued {
         for (id, s) in &seen(rescued)?.0 {
             if let Some(known) = rescued.conversations.get(id)
                 && let Some((key, p)) = promises.conversations.get_key_value(&known.row.public.id)
-                && (p.count, p.sum) == (s.count, s.sum.to_digest())
+                && ((p.count, p.sum) == (s.count, s.sum.to_digest())
+                    || is_last && holds_all(known, s, p.count))
             {
                 readable.insert(key);
             }
@@ -242,6 +243,16 @@ pub fn standing(
         })?;
     }
     Ok(())
+}
+
+/// Whether all that the archive's own row of a conversation counts can be read. A generation held
+/// what was promised when it was promoted, and no commit takes a record away, so that is all that was
+/// promised if it is no less.
+fn holds_all(known: &Known, seen: &Seen, promised: u64) -> bool {
+    let row = &known.row.public;
+    known.verified
+        && row.record_count >= promised
+        && (row.record_count, row.coverage_sum) == (seen.count, seen.sum.to_digest())
 }
 
 /// Counts and sums of what can be read, and the rows whose conversation is not known.

@@ -423,7 +423,9 @@ impl Replay<'_, '_> {
             && append.shared.incomplete.contains(&original)
         {
             let (parts, lost) = self.rescued.messages(r.duplicate_of.unwrap_or(r.id))?;
-            if !lost {
+            if lost || parts.is_empty() {
+                self.lacking.insert(r.source);
+            } else {
                 let messages: Vec<Message> = parts.into_iter().map(|(_, m)| m).collect();
                 append.complete(at, original, &messages).map_err(fail)?;
             }

@@ -333,12 +333,17 @@ fn a_page_of_noise_costs_the_rows_that_lie_in_it_and_no_others() {
                     assert_eq!(named.iter().collect::<BTreeSet<_>>(), gone, "page {page}");
                     assert_eq!(totals.records as usize, keys.difference(&left).count());
                     let promises = Promises::read(&lab.root()).unwrap().unwrap();
-                    standing(Candidate::from(&*w), &promises, Some(whole), &mut |s| {
-                        let lost = gone.contains(&s.conversation);
-                        assert_eq!(s.standing == Standing::Equal, !lost, "page {page}: {s:?}");
-                        assert_eq!(s.standing == Standing::Less, lost, "page {page}: {s:?}");
-                        Ok(())
-                    })
+                    standing(
+                        Candidate::from(&*w),
+                        &promises,
+                        Some((whole, true)),
+                        &mut |s| {
+                            let lost = gone.contains(&s.conversation);
+                            assert_eq!(s.standing == Standing::Equal, !lost, "page {page}: {s:?}");
+                            assert_eq!(s.standing == Standing::Less, lost, "page {page}: {s:?}");
+                            Ok(())
+                        },
+                    )
                     .unwrap();
                 });
             });
