@@ -11,13 +11,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exit::ExitCodeKind;
 use crate::model::finding::RiskLevel;
 use crate::model::next::{Next, NextId};
-use crate::model::plan::GateVerdict;
+use crate::model::plan::{GateVerdict, Listed, Lost, LostWhat};
+use crate::model::provider::Provider;
 use crate::model::watch::Watch;
 use crate::plan::{Applied, Approval, Ended, Fingerprint, Plan, Planner, apply, plan};
 use crate::report::envelope::{Body, OperationOutcome, OutcomeKind, Report, Status};
 use crate::report::mutation::{Mutation, PlanView};
 use crate::report::mutation_of::{Showing, applied, apply_argv, plan_view, planned};
 
+/// Losses that are shown one by one.
+const SHOWN: usize = 5;
 /// A longer plan file is none.
 const PLAN_FILE: u64 = 256 << 20;
 
@@ -221,7 +224,8 @@ fn showing_words(argv: &[String]) -> Vec<String> {
 }
 
 fn risk(plan: &Plan) -> RiskLevel {
-    if plan.blocked().is_some() || !plan.body().missing.is_empty() {
+    let body = plan.body();
+    if plan.blocked().is_some() || !body.missing.is_empty() || !body.lost.is_empty() {
         RiskLevel::High
     } else if plan.is_empty() {
         RiskLevel::None
@@ -244,15 +248,28 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
         page.anomaly(mark, &gate.reason);
     }
     let c = &mutation.coverage_summary;
-    for missing in c.missing.iter().take(5) {
-        page.anomaly(
-            Mark::Warn,
-            &format!(
-                "up to {} of {}",
-                count(missing.records.0, "record", "records"),
-                missing.conversation
-            ),
-        );
+    // Only then more is in the document.
+    let full = c.lost.len() > Listed::<Lost>::SHOWN;
+    // What is told by record is told by conversation as well.
+    if c.lost.is_empty() {
+        for missing in c.missing.iter().take(SHOWN) {
+            let what = count(missing.records.0, "record", "records");
+            let of = session(missing.provider, missing.native_id.as_deref());
+            let text = format!("up to {what} of {}{of}", missing.conversation);
+            page.anomaly(Mark::Warn, &text);
+        }
+    }
+    for one in c.lost.iter().take(if full { c.lost.len() } else { SHOWN }) {
+        page.anomaly(Mark::Warn, &lost(one));
+    }
+    let shown = if full {
+        c.lost.len()
+    } else {
+        c.lost.len().min(SHOWN)
+    } as u64;
+    if c.lost_total > shown {
+        let more = count(c.lost_total - shown, "more loss", "more losses");
+        page.anomaly(Mark::Warn, &format!("{more}: --detail full lists them"));
     }
     for rung in plan.rungs.iter().filter(|r| r.taken) {
         page.fact(&format!("rung {}    {}", rung.rung, rung.reason));
@@ -298,6 +315,39 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
     if let Some(argv) = mutation.rollback.as_ref().and_then(|r| r.argv.as_ref()) {
         page.fact(&format!("undo      {}", shell_line(argv)));
     }
+}
+
+/// The session that something belongs to, in a harness's own terms.
+fn session(provider: Option<Provider>, native: Option<&str>) -> String {
+    match (provider, native) {
+        (Some(provider), Some(native)) => format!(" ({provider} {native})"),
+        _ => String::new(),
+    }
+}
+
+/// What is lost, in one line.
+fn lost(one: &Lost) -> String {
+    let n = one.count.map_or(0, |n| n.0);
+    let what = match one.what {
+        LostWhat::Records => count(n, "record", "records"),
+        LostWhat::Messages => count(n, "message", "messages"),
+        LostWhat::Capture => "a capture".to_owned(),
+    };
+    let mut text = format!("lost: {what}");
+    if let Some((first, last)) = one.lines {
+        text += &match first == last {
+            true => format!(", line {}", first.0),
+            false => format!(", lines {} to {}", first.0, last.0),
+        };
+    }
+    if let (Some(source), Some(seq)) = (&one.source, one.seq) {
+        text += &format!(", capture {} of source {source}", seq.0);
+    }
+    if let Some(id) = &one.conversation {
+        let of = session(one.provider, one.native_id.as_deref());
+        text += &format!(", session {id}{of}");
+    }
+    text
 }
 
 /// One sentence about a plan or its outcome.

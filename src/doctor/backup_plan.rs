@@ -357,6 +357,8 @@ fn newer_than(wanted: &BTreeMap<String, u64>, held: &BTreeMap<String, u64>) -> V
             let have = held.get(id).copied().unwrap_or(0);
             (have < *count).then(|| Missing {
                 conversation: id.clone(),
+                provider: None,
+                native_id: None,
                 records: Count(count - have),
                 reason: MissingReason::NewerThanBackup,
             })

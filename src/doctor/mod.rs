@@ -4,6 +4,7 @@ mod archived;
 pub mod backup_plan;
 pub mod backups;
 pub mod check;
+mod losses;
 pub mod repair;
 pub mod scan;
 pub mod undo;

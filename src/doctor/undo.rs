@@ -14,7 +14,7 @@ use crate::store::coverage::{self, Line};
 use crate::store::file_state::archive_files;
 use crate::store::generation::GenerationId;
 use crate::store::run::{self, Receipt, RunId, RunStatus};
-use crate::store::{backup, layout, seal};
+use crate::store::{accepted, backup, layout, seal};
 
 use super::repair::{Holder, open_state};
 
@@ -80,6 +80,12 @@ impl Planner for UndoPlanner {
                 files,
             });
         }
+        let promoted = receipt.after != receipt.before;
+        if (sealed.is_some() || !promoted) && accepted::is_there(root, &receipt.run_id)? {
+            body.actions.push(Action::WithdrawAcceptance {
+                run_id: receipt.run_id.to_string(),
+            });
+        }
         if !movable.is_empty() {
             body.actions.push(Action::PutBack {
                 run_id: receipt.run_id.to_string(),
@@ -135,7 +141,7 @@ impl UndoPlanner {
                 .find(|r| {
                     r.status == RunStatus::Applied
                         && !undone(&r.run_id)
-                        && (sealed_before(r).is_some() || !r.moved.is_empty())
+                        && (sealed_before(r).is_some() || !r.moved.is_empty() || r.accepts_loss())
                 })
                 .map(|r| (r.clone(), true))
                 .ok_or_else(|| {
@@ -245,6 +251,8 @@ fn unreadable_after(
             let have = held.get(&conversation).copied().unwrap_or(0);
             (have < count).then(|| Missing {
                 conversation,
+                provider: None,
+                native_id: None,
                 records: Count(count - have),
                 reason: MissingReason::InOutgoingArchive,
             })

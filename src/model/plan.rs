@@ -10,6 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::next::Next;
+use super::provider::Provider;
+
+/// The word for accepting a loss, in events and receipts.
+pub const ACCEPT_LOSS: &str = "accept-loss";
 
 /// Version of the covered body; in every fingerprint.
 pub const FORMAT: u32 = 1;
@@ -147,6 +151,12 @@ pub struct PromiseState {
 pub struct Missing {
     /// The conversation.
     pub conversation: String,
+    /// Its harness, where something that can be read tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Provider>,
+    /// What the harness calls it, where something that can be read tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native_id: Option<String>,
     /// How many of its records, at most.
     pub records: Count,
     /// Why no evidence for them can be read.
@@ -167,6 +177,49 @@ pub enum MissingReason {
     NewerThanBackup,
     /// They lie in the outgoing archive alone, which is put back as it was.
     InOutgoingArchive,
+    /// Their row is damaged, and neither the mirror nor another archive gives them.
+    RowDamaged,
+}
+
+/// What kind of thing is lost.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum LostWhat {
+    /// Records of a session.
+    Records,
+    /// Messages of records that are themselves held.
+    Messages,
+    /// The bytes of a capture that no row was made of, or none is known of.
+    Capture,
+}
+
+/// Something that can't be brought back, named as exactly as anything that can be read tells.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Lost {
+    /// The conversation; null where none is known.
+    pub conversation: Option<String>,
+    /// Its harness.
+    pub provider: Option<Provider>,
+    /// What the harness calls it.
+    pub native_id: Option<String>,
+    /// What it is.
+    pub what: LostWhat,
+    /// How many records or messages, at most; null where no row of it was ever made.
+    pub count: Option<Count>,
+    /// Source key, 32 hex digits.
+    pub source: Option<String>,
+    /// Number of the capture in the source's ledger.
+    pub seq: Option<Count>,
+    /// Where it begins and ends in the source: the first and the last line, counted from 1.
+    pub lines: Option<(Count, Count)>,
+    /// Where it begins and ends in the source: offset and length in bytes.
+    pub bytes: Option<(Count, Count)>,
+    /// BLAKE3 of the raw record, or of the capture's content, hex.
+    pub hash: Option<String>,
+    /// Why.
+    pub reason: MissingReason,
 }
 
 /// A list that is covered in full and shown in part.
@@ -198,6 +251,12 @@ impl<T: Serialize + Clone> Listed<T> {
             digest: hasher.finalize().to_hex().to_string(),
             first: all.iter().take(Self::SHOWN).cloned().collect(),
         }
+    }
+
+    /// The list of none.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::of(&[])
     }
 
     /// Whether there are none.
@@ -272,6 +331,12 @@ pub enum Recipe {
         /// Promised captures that the mirror can't give; only with `keep_newer`.
         unreadable: Listed<CaptureName>,
     },
+    /// Rung 6: a new archive is begun, because no row of the old one can be read anywhere. What the
+    /// mirror holds beyond what was promised is read into it.
+    Begin {
+        /// Promised captures that the mirror can't give: all of them.
+        unreadable: Listed<CaptureName>,
+    },
 }
 
 /// Something derived that is made anew.
@@ -314,6 +379,19 @@ pub enum Action {
         /// The damaged ledger.
         file: FileState,
     },
+    /// What can't be read anywhere is put on record as lost, and is no promise from then on. Nothing
+    /// is changed or removed: what comes back is used as before.
+    AcceptLoss {
+        /// Captures that can't be given back.
+        captures: Listed<CaptureName>,
+        /// Conversations of which records are lost.
+        conversations: Listed<Missing>,
+    },
+    /// What a run put on record as lost is a promise again.
+    WithdrawAcceptance {
+        /// The run.
+        run_id: String,
+    },
     /// Derived data is made anew.
     RebuildDerived {
         /// Which.
@@ -355,6 +433,8 @@ impl Action {
             Action::PromoteCandidate => "promote-candidate",
             Action::RePoint { .. } => "re-point",
             Action::RenewLedger { .. } => "renew-ledger",
+            Action::AcceptLoss { .. } => ACCEPT_LOSS,
+            Action::WithdrawAcceptance { .. } => "withdraw-acceptance",
             Action::RebuildDerived { .. } => "rebuild-derived",
             Action::CreateBackup { .. } => "create-backup",
             Action::ReclaimOrphan { .. } => "reclaim-orphan",
@@ -383,6 +463,12 @@ pub struct Body {
     pub inputs: Vec<FileState>,
     /// What will not be there afterwards, by conversation.
     pub missing: Listed<Missing>,
+    /// The same by record, as exactly as it is known.
+    #[serde(
+        default = "Listed::<Lost>::none",
+        skip_serializing_if = "Listed::is_empty"
+    )]
+    pub lost: Listed<Lost>,
     /// What is done, in order.
     pub actions: Vec<Action>,
 }
@@ -400,6 +486,7 @@ impl Body {
             marker: None,
             inputs: Vec::new(),
             missing: Listed::of(&[]),
+            lost: Listed::of(&[]),
             actions: Vec::new(),
         }
     }
@@ -460,7 +547,7 @@ pub struct GateResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rung {
     /// 0 re-point, 1 recover the WAL on a copy, 2 rebuild derived data, 3 salvage rows, 4 rebuild
-    /// from the mirror, 5 restore a backup.
+    /// from the mirror, 5 restore a backup, 6 begin a new archive.
     pub rung: u32,
     /// Whether the plan takes it.
     pub taken: bool,
@@ -497,6 +584,11 @@ pub struct Notes {
     pub missing: Vec<Missing>,
     /// Everything that `unreadable` in the recipe stands for.
     pub unreadable: Vec<CaptureName>,
+    /// Everything that `lost` in the body stands for.
+    pub lost: Vec<Lost>,
+    /// The captures that are accepted as lost, each with the BLAKE3 of its content, hex, where the
+    /// mirror still has its ledger line.
+    pub accepted: Vec<(CaptureName, Option<String>)>,
 }
 
 /// How much an archive holds.

@@ -9,6 +9,7 @@
 mod apply;
 mod fingerprint;
 mod ground;
+mod loss;
 mod perform;
 mod rehearse;
 mod sealed;

@@ -1,11 +1,13 @@
 //! The interpreter: one action after the other, each told to the event log when it is done.
 
+use super::loss::accept;
 use super::sealed::Plan;
-use super::stage::{Staged, stage};
+use super::stage::{Staged, outgoing, stage};
 use crate::disk::Capture;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::plan::{Action, Coverage, DerivedAsset, PlanKind};
+use crate::model::interrupt::Interrupt;
+use crate::model::plan::{Action, Coverage, DerivedAsset, PlanKind, Recipe};
 use crate::model::watch::Watch;
 use crate::store::archive::ArchiveWriter;
 use crate::store::backup::{self, Making};
@@ -17,6 +19,7 @@ use crate::store::run::{
     self, ActionOutcome, Attempt, Completed, EventLog, Failure, Intent, Moved, OutcomeWord,
     Purpose, Receipt, RunId, RunStatus, Target,
 };
+use crate::store::seal::{self, Sealing};
 
 /// How performing ended, once the intent was written.
 pub(super) enum Performed {
@@ -199,7 +202,10 @@ impl Run<'_> {
                 };
                 self.log
                     .add(&self.intent.run_id, now, "verified", &staged.digest)?;
-                generation::set_current(cap, &staged.generation.id)?;
+                let id = staged.generation.id.clone();
+                let old = outgoing(cap.root(), self.plan)?;
+                generation::set_current(cap, &id)?;
+                self.seal_unnamed(old, &id)?;
                 self.complete()
             }
             Action::RePoint { generation, .. } => {
@@ -221,6 +227,13 @@ impl Run<'_> {
                 }
                 Ok("the ledger was written again from the archive".to_owned())
             }
+            Action::AcceptLoss { .. } => {
+                accept(cap, self.plan, &self.intent, self.staged.as_ref(), now)
+            }
+            // What is in force follows from the receipts.
+            Action::WithdrawAcceptance { run_id } => Ok(format!(
+                "what {run_id} put on record as lost is promised again"
+            )),
             Action::RebuildDerived { asset } => self.rebuild_derived(*asset, now),
             Action::CreateBackup { label, .. } => self.create_backup(label.as_deref()),
             Action::ReclaimOrphan { generation, .. } => {
@@ -258,12 +271,36 @@ impl Run<'_> {
         })
     }
 
+    /// Where a new archive is begun, what is left of the old one is kept even if `CURRENT` did not name
+    /// it: some day more of it may be readable.
+    fn seal_unnamed(&self, old: Option<GenerationId>, candidate: &GenerationId) -> Result<()> {
+        let root = self.cap.root();
+        let Some(id) = old.filter(|_| begins(self.plan)) else {
+            return Ok(());
+        };
+        let folder = format!("{}/{id}", layout::GENERATIONS);
+        if self.intent.before.is_some() || seal::is_sealed(root, &id)? || !root.exists(&folder)? {
+            return Ok(());
+        }
+        let sealing = Sealing {
+            generation: &id,
+            superseded_by: Some(candidate),
+            run_id: Some(self.intent.run_id.as_str()),
+            reason: Purpose::Repair.word(),
+            sole_copy: true,
+            now_ms: self.env.now_ms(),
+        };
+        // What follows the replacement of CURRENT is not left half-way for a signal.
+        seal::write(self.cap, &sealing, &Interrupt::new()).map(drop)
+    }
+
     fn complete(&mut self) -> Result<String> {
+        let plan = self.plan;
         let done = run::complete_promotion(
             self.cap,
             &mut self.log,
             &self.intent,
-            self.plan.notes().sole_copies > 0 || !self.plan.body().missing.is_empty(),
+            plan.notes().sole_copies > 0 || !plan.body().missing.is_empty() || begins(plan),
             Attempt::First,
             self.env.now_ms(),
         )?;
@@ -486,6 +523,19 @@ impl Run<'_> {
             closed_by_later_run: false,
         }
     }
+}
+
+/// Whether the plan begins a new archive.
+fn begins(plan: &Plan) -> bool {
+    let begin = |a: &Action| {
+        matches!(
+            a,
+            Action::StageCandidate {
+                recipe: Recipe::Begin { .. }
+            }
+        )
+    };
+    plan.body().actions.iter().any(begin)
 }
 
 /// Every failure behind the intent is one of the repair; what caused it stays in the message.

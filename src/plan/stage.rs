@@ -12,6 +12,7 @@ use crate::ingest::rebuild::Replay;
 use crate::model::plan::{ArchiveState, AuthorityClass, Recipe, RowAuthority};
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
+use crate::store::accepted::Accepted;
 use crate::store::archive::{
     ArchiveReader, ArchiveWriter, Head, Rescued, Standing, missing, replay_rows, standing,
     verify_generation,
@@ -94,6 +95,7 @@ pub(super) fn stage(
     let (generation, head) = match recipe {
         Recipe::Recover { generation } => builder.recover(generation)?,
         Recipe::Rebuild { rows, .. } => builder.rebuild(rows)?,
+        Recipe::Begin { .. } => builder.rebuild(&[])?,
         Recipe::Restore {
             backup,
             keep_newer,
@@ -228,6 +230,7 @@ impl Builder<'_> {
             .iter()
             .map(|c| c.source.clone())
             .collect();
+        let promises = self.plan.body().promises.as_ref();
         for authority in rows {
             let lock = ArchiveShared::acquire(self.cap.root(), PATIENCE)?;
             let (elsewhere, db) = self.place_of(authority)?;
@@ -238,7 +241,7 @@ impl Builder<'_> {
             };
             self.watch.progress.phase("take over rows", None);
             let all = authority.class == AuthorityClass::Named
-                || self.plan.body().promises.is_none()
+                || promises.is_none_or(|p| p.conversations.0 == 0)
                 || matches!(
                     self.plan.body().options.get("keep-newer"),
                     Some(keep) if keep == "true"
@@ -336,12 +339,15 @@ impl Builder<'_> {
                 "the replay of the mirror ended before its end",
             ));
         }
+        let accepted = Accepted::read(root)?;
         let expected: BTreeSet<(String, u64)> = self
             .plan
             .notes()
             .unreadable
             .iter()
             .map(|c| (c.source.clone(), c.seq.0))
+            // The ledger's lines still name what was accepted as lost.
+            .chain(accepted.captures().map(|(key, seq)| (key.to_string(), seq)))
             .collect();
         let unexpected = done.unread.iter().find(|u| {
             u.promised && u.held_by.is_none() && !expected.contains(&(u.key.to_string(), u.seq))
@@ -479,7 +485,7 @@ fn lacking(
 }
 
 /// The generation that is live, or would be.
-fn outgoing(root: &Root, plan: &Plan) -> Result<Option<GenerationId>> {
+pub(super) fn outgoing(root: &Root, plan: &Plan) -> Result<Option<GenerationId>> {
     if let Some(id) = crate::store::generation::current_or_none(root)? {
         return Ok(Some(id));
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::envelope::Body;
 use crate::model::plan::{
-    Action, Body as Covered, CaptureName, Coverage, GateResult, Missing, PlanKind, Rung,
+    Action, Body as Covered, CaptureName, Coverage, GateResult, Lost, Missing, PlanKind, Rung,
 };
 use crate::model::verdict::AuthorityLevel;
 use crate::store::run::{ActionOutcome, Moved, Probe, RunStatus};
@@ -83,6 +83,15 @@ pub struct CoverageSummary {
     pub missing_records: u64,
     /// By conversation; at most 20 without `--detail full`.
     pub missing: Vec<Missing>,
+    /// The same by record, as exactly as it is known, with messages that are lost from records that are
+    /// held, and captures of which no row was made; at most 20 without `--detail full`.
+    pub lost: Vec<Lost>,
+    /// How many entries there are.
+    pub lost_total: u64,
+    /// BLAKE3 over all of them, hex, which the fingerprint covers; null when there are none.
+    pub lost_digest: Option<String>,
+    /// The command that lists all of it; null when nothing was left out.
+    pub detail_argv: Option<Vec<String>>,
 }
 
 /// What is built from.

@@ -47,6 +47,15 @@ pub fn apply_argv(showing: Showing<'_>, plan: &Plan) -> Option<Vec<String>> {
     showing.site.argv(argv)
 }
 
+/// The command that shows the plan with every list in full.
+fn detail_argv(showing: Showing<'_>) -> Option<Vec<String>> {
+    let mut argv = vec!["cass".to_owned()];
+    argv.extend(showing.words.iter().cloned());
+    let at = argv.iter().position(|w| w == "--").unwrap_or(argv.len());
+    argv.splice(at..at, ["--detail", "full"].map(str::to_owned));
+    showing.site.argv(argv)
+}
+
 /// The plan, as documents have it.
 #[must_use]
 pub fn plan_view(showing: Showing<'_>, plan: &Plan) -> PlanView {
@@ -133,6 +142,12 @@ pub fn planned(showing: Showing<'_>, plan: &Plan) -> Mutation {
             missing_conversations: notes.missing.len() as u64,
             missing_records: notes.missing.iter().map(|m| m.records.0).sum(),
             missing: notes.missing.iter().take(limit).cloned().collect(),
+            lost: notes.lost.iter().take(limit).cloned().collect(),
+            lost_total: notes.lost.len() as u64,
+            lost_digest: (!notes.lost.is_empty()).then(|| plan.body().lost.digest.clone()),
+            detail_argv: (notes.lost.len().max(notes.missing.len()) > limit)
+                .then(|| detail_argv(showing))
+                .flatten(),
         },
         source_authority: SourceAuthority {
             authority_level: level(plan),
@@ -228,7 +243,8 @@ pub fn rollback(site: &Site, receipt: &Receipt) -> Option<Rollback> {
         return None;
     }
     let replaced = receipt.after != receipt.before && receipt.before.is_some();
-    let can = replaced || !receipt.moved.is_empty();
+    let promoted = receipt.after != receipt.before;
+    let can = replaced || !receipt.moved.is_empty() || (receipt.accepts_loss() && !promoted);
     let argv = ["cass", "doctor", "runs", "undo", receipt.run_id.as_str()].map(str::to_owned);
     Some(Rollback {
         run_id: receipt.run_id.to_string(),

@@ -57,6 +57,8 @@ pub const EVENT_LOG: &str = "doctor/events/events.jsonl";
 pub const FAILURES: &str = "doctor/failures";
 /// Keeps a failed command from being repeated unseen.
 pub const MARKER: &str = "doctor/failures/marker.json";
+/// What runs put on record as lost.
+pub const ACCEPTED: &str = "doctor/accepted";
 /// What runs put aside.
 pub const QUARANTINE: &str = "doctor/quarantine";
 

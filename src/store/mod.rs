@@ -1,5 +1,6 @@
 //! The formats on disk: mirror, archive, ledgers. Reading is open; writing needs a `Capture`.
 
+pub mod accepted;
 pub mod archive;
 pub mod attestation;
 pub mod backup;

@@ -9,6 +9,7 @@ use crate::disk::Root;
 use crate::error::Result;
 use crate::model::digest::Digest;
 use crate::model::source::SourceKey;
+use crate::store::accepted::{Acceptance, Accepted};
 use crate::store::coverage::{self, LedgerProblem, Line};
 use crate::store::generation::GenerationId;
 
@@ -89,6 +90,16 @@ impl Captured {
             .fold(0, |n: u64, (from, to)| n.saturating_add(to - from + 1))
     }
 
+    fn remove(&mut self, seq: u64) {
+        let at = self.seqs.partition_point(|(_, to)| *to < seq);
+        let Some((from, to)) = self.seqs.get(at).copied().filter(|(from, _)| *from <= seq) else {
+            return;
+        };
+        let left = (from < seq).then(|| (from, seq - 1));
+        let right = (seq < to).then(|| (seq + 1, to));
+        self.seqs.splice(at..=at, left.into_iter().chain(right));
+    }
+
     fn add(&mut self, seq: u64) {
         let at = self.seqs.partition_point(|(_, to)| *to < seq);
         if self.seqs.get(at).is_some_and(|(from, _)| *from <= seq) {
@@ -114,7 +125,8 @@ impl Captured {
 
 impl Promises {
     /// Reads the ledger of a data directory. `None` when there is none, or no line in it that can
-    /// be read. Damaged lines are passed over and listed.
+    /// be read. Damaged lines are passed over and listed. What was accepted as lost is no promise of
+    /// the lines before; a later line promises it again.
     ///
     /// # Errors
     /// `io`.
@@ -123,6 +135,7 @@ impl Promises {
         let mut conversations: BTreeMap<String, Promised> = BTreeMap::new();
         let mut captures: HashMap<SourceKey, Captured> = HashMap::new();
         let (mut problems, mut problem_count) = (Vec::new(), 0u64);
+        let accepted = Accepted::read(root)?.in_force;
         let lines = coverage::for_each_linked(
             root,
             &mut |number, line, link| {
@@ -135,28 +148,30 @@ impl Promises {
                     is_end: false,
                 };
                 last = Some((number, promise, line.archive().to_owned()));
-                let Line::Commit(commit) = line else {
-                    return Ok(());
-                };
-                for (key, seq) in commit.captures {
-                    let place = captures.len();
-                    let captured = captures.entry(key).or_insert(Captured {
-                        place,
-                        seqs: Vec::new(),
-                    });
-                    captured.add(seq);
-                }
-                for (id, count, sum) in commit.conversations {
-                    if conversations.get(&id).is_some_and(|p| p.count > count) {
-                        continue;
+                if let Line::Commit(commit) = line {
+                    for (key, seq) in commit.captures {
+                        let place = captures.len();
+                        let captured = captures.entry(key).or_insert(Captured {
+                            place,
+                            seqs: Vec::new(),
+                        });
+                        captured.add(seq);
                     }
-                    let promised = Promised {
-                        count,
-                        sum,
-                        generation: commit.generation.clone(),
-                        line: number,
-                    };
-                    conversations.insert(id, promised);
+                    for (id, count, sum) in commit.conversations {
+                        if conversations.get(&id).is_some_and(|p| p.count > count) {
+                            continue;
+                        }
+                        let promised = Promised {
+                            count,
+                            sum,
+                            generation: commit.generation.clone(),
+                            line: number,
+                        };
+                        conversations.insert(id, promised);
+                    }
+                }
+                for accepted in accepted.iter().filter(|a| a.link.as_deref() == Some(link)) {
+                    forget(accepted, &mut conversations, &mut captures);
                 }
                 Ok(())
             },
@@ -189,6 +204,28 @@ impl Promises {
             self.captures.iter().map(|(k, c)| (c.place, *k)).collect();
         all.sort_unstable();
         all.into_iter().map(|(_, key)| key).collect()
+    }
+}
+
+/// Takes back what was accepted as lost.
+fn forget(
+    accepted: &Acceptance,
+    conversations: &mut BTreeMap<String, Promised>,
+    captures: &mut HashMap<SourceKey, Captured>,
+) {
+    for lost in &accepted.conversations {
+        if lost.held == 0 {
+            conversations.remove(&lost.conversation);
+        } else if let Some(promised) = conversations.get_mut(&lost.conversation) {
+            (promised.count, promised.sum) = (lost.held, lost.sum);
+        }
+    }
+    for (key, seqs) in &accepted.captures {
+        if let Some(captured) = captures.get_mut(key) {
+            for lost in seqs.iter().filter(|lost| !lost.rows) {
+                captured.remove(lost.seq);
+            }
+        }
     }
 }
 
@@ -336,6 +373,11 @@ mod tests {
         }
         assert_eq!(c.seqs, [(1, 3), (5, 5), (8, 10), (u64::MAX, u64::MAX)]);
         assert_eq!(c.count(), 8);
+        let mut fewer = c.clone();
+        for seq in [2, 5, 8, 4, u64::MAX] {
+            fewer.remove(seq);
+        }
+        assert_eq!(fewer.seqs, [(1, 1), (3, 3), (9, 10)]);
         assert!([1, 3, 5, 10, u64::MAX].iter().all(|s| c.contains(*s)));
         assert!([0, 4, 6, 11].iter().all(|s| !c.contains(*s)));
     }

@@ -81,6 +81,8 @@ fn bodies() -> Vec<Body> {
     repair.inputs = vec![file("named.db", 12)];
     repair.missing = Listed::of(&[Missing {
         conversation: text("claude:1"),
+        provider: None,
+        native_id: Some(text("n")),
         records: Count(5),
         reason: MissingReason::CaptureUnreadable,
     }]);
@@ -362,6 +364,8 @@ fn text_does_not_wander_from_one_field_to_the_next() {
             .iter()
             .map(|id| Missing {
                 conversation: (*id).to_owned(),
+                provider: None,
+                native_id: None,
                 records: Count(1),
                 reason: MissingReason::CaptureMissing,
             })

@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use super::lab::{
-    apply, bytes, current, db, exported, fingerprint, flip, indexed, plan, repair, tamper,
-};
+use super::lab::{apply, current, db, exported, fingerprint, flip, indexed, plan, repair, tamper};
 use super::sandbox::Sandbox;
 
 fn rung(planned: &super::sandbox::Ran) -> Vec<u64> {
@@ -226,18 +224,6 @@ fn what_the_mirror_lost_comes_from_the_rows_of_the_damaged_archive() {
         .join(planned.text("/forensic_bundle/artifact_manifest_path"));
     let seal: serde_json::Value = serde_json::from_slice(&fs::read(seal).unwrap()).unwrap();
     assert_eq!(seal["sole_copy"], true);
-}
-
-#[test]
-fn without_anything_to_read_the_plan_is_blocked_and_changes_nothing() {
-    let s = indexed();
-    fs::write(db(&s), [9u8; 50_000]).unwrap();
-    fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
-    let before = bytes(&s);
-    let planned = plan(&s, &["doctor", "repair"]).expect(21);
-    assert_eq!(planned.text("/status"), "blocked");
-    assert_eq!(planned.text("/err/context/gate"), "authority");
-    assert_eq!(before, bytes(&s));
 }
 
 #[test]

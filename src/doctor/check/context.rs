@@ -26,6 +26,17 @@ pub(super) enum ArchivePlace {
     Lost,
 }
 
+/// Sources whose newest archived capture is not in the mirror.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct CapturesMissing {
+    /// How many.
+    pub(super) count: u64,
+    /// How many of them are still where they were captured.
+    pub(super) there: u64,
+    /// The first of them.
+    pub(super) first: Option<SourceKey>,
+}
+
 /// The state of one check run.
 pub(super) struct Context {
     pub(super) env: Env,
@@ -52,11 +63,13 @@ pub(super) struct Context {
     pub(super) commits_agree: bool,
     /// Whether the archive lacks commits that the coverage ledger promises.
     pub(super) commits_lost: bool,
-    /// Sources whose newest archived capture is not in the mirror, and the key of one.
-    pub(super) captures_missing: (u64, Option<SourceKey>),
+    /// Sources whose newest archived capture is not in the mirror.
+    pub(super) captures_missing: CapturesMissing,
     /// Whether there is a mirror, and whether this run found it damaged.
     pub(super) mirror_present: bool,
     pub(super) mirror_damaged: bool,
+    /// Whether a source that is still there can bring back what the mirror lost.
+    pub(super) captures_heal: bool,
     /// Whether this run verified every byte of the mirror.
     pub(super) mirror_verified: bool,
     /// Whether the mirror was looked at to the end, as far as was asked for.
@@ -97,7 +110,8 @@ impl Context {
             archive_looked: false,
             commits_agree: false,
             commits_lost: false,
-            captures_missing: (0, None),
+            captures_missing: CapturesMissing::default(),
+            captures_heal: false,
             mirror_present: false,
             mirror_damaged: false,
             mirror_verified: false,

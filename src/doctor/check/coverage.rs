@@ -2,10 +2,12 @@
 //! believed if a repair were planned now.
 
 use super::context::{ArchivePlace, Context};
+use super::findings::which;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::{Next, REPAIR};
 use crate::model::verdict::{AuthorityLevel, CoverageRisk};
-use crate::store::layout;
+use crate::store::accepted::Accepted;
+use crate::store::{layout, run};
 
 const IDS: [CheckId; 2] = [CheckId::CoveragePromises, CheckId::CoverageSoleCopy];
 
@@ -34,34 +36,45 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
             .map(|id| CheckResult::unknown(*id, reason, Vec::new()))
             .collect();
     };
-    if let (count @ 1.., Some(key)) = cx.captures_missing {
-        let message = "the archive read captures that the mirror's ledgers no longer have";
-        promises.push(
-            Finding::new(
-                IDS[0],
-                "capture-missing",
-                Severity::Error,
-                key.to_string(),
-                message,
+    accepted(cx, &mut promises);
+    let missing = &cx.captures_missing;
+    if let (count @ 1.., Some(key)) = (missing.count, missing.first) {
+        // Rows hold what was read of them; nothing but their sources can bring their bytes back.
+        let rows_only = archive && missing.there == 0;
+        let (severity, message) = if rows_only {
+            (
+                Severity::Warn,
+                "the archive read captures that the mirror's ledgers no longer have, and their sources \
+                 are gone: its rows hold what was read of them",
             )
-            .with_count(count)
-            .with_next(Next::IndexFull),
-        );
+        } else {
+            (
+                Severity::Error,
+                "the archive read captures that the mirror's ledgers no longer have",
+            )
+        };
+        let key = key.to_string();
+        let f = Finding::new(IDS[0], "capture-missing", severity, key, message).with_count(count);
+        promises.push(if rows_only {
+            f
+        } else {
+            f.with_next(Next::IndexFull)
+        });
+        cx.captures_heal |= missing.there > 0;
     }
+    // One that was just begun holds nothing that a mirror could hold too.
+    let is_empty = !cx.mirror_present && cx.facts.coverage.conversations == Some(0);
     cx.facts.coverage.status = if archive {
-        if !mirror {
+        if !mirror && !is_empty {
             let message =
                 "the sessions are held by the archive's rows alone: the mirror is gone or damaged";
-            sole.push(
-                Finding::new(
-                    IDS[1],
-                    "archive-only",
-                    Severity::Warn,
-                    layout::MIRROR,
-                    message,
-                )
-                .with_next(Next::IndexFull),
-            );
+            let (code, severity) = ("archive-only", Severity::Warn);
+            let f = Finding::new(IDS[1], code, severity, layout::MIRROR, message);
+            sole.push(if cx.captures_heal {
+                f.with_next(Next::IndexFull)
+            } else {
+                f
+            });
             cx.facts.coverage.archive_only = cx.facts.coverage.conversations.unwrap_or(0);
             CoverageRisk::ArchiveOnly
         } else if !cx.sources_looked {
@@ -118,6 +131,48 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
         CheckResult::ran(IDS[0], promises),
         CheckResult::ran(IDS[1], sole),
     ]
+}
+
+/// What operators accepted as lost: told as long as it is in force, and no alarm.
+fn accepted(cx: &Context, found: &mut Vec<Finding>) {
+    let Some(root) = &cx.root else {
+        return;
+    };
+    let accepted = match Accepted::read(root) {
+        Ok(accepted) => accepted,
+        Err(e) => {
+            let (code, severity) = ("accepted-unreadable", Severity::Warn);
+            found.push(Finding::new(
+                IDS[0],
+                code,
+                severity,
+                layout::ACCEPTED,
+                e.message(),
+            ));
+            return;
+        }
+    };
+    for a in &accepted.in_force {
+        let (n, m) = (a.capture_count(), a.record_count());
+        let receipt = run::path_of(&a.run_id);
+        let message = format!(
+            "accepted loss, receipt {receipt}: {n} {} and {m} {} are on record as lost",
+            which(n, "capture", "captures"),
+            which(m, "record", "records"),
+        );
+        let (code, severity) = ("accepted-loss", Severity::Info);
+        found.push(
+            Finding::new(IDS[0], code, severity, receipt, message)
+                .with_count(n.max(m))
+                .with_next(Next::RunsShow(a.run_id.to_string())),
+        );
+    }
+    for path in accepted.damaged {
+        let (code, severity) = ("accepted-damaged", Severity::Warn);
+        let message =
+            "the record of an accepted loss is damaged: what it spoke of is promised again";
+        found.push(Finding::new(IDS[0], code, severity, path, message));
+    }
 }
 
 /// Verified readability first, then class. `None`: not looked at.

@@ -1,12 +1,18 @@
 //! `mirror.*`: ledgers and objects.
 
+use std::collections::BTreeMap;
+
 use super::context::{Context, busy};
-use crate::error::ErrorKind;
+use crate::disk::Root;
+use crate::doctor::losses::{Capture, Ground, Holding, Loss, Seen, losses};
+use crate::error::{ErrorKind, Result};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::{Next, REPAIR};
+use crate::model::source::SourceKey;
 use crate::model::verdict::MirrorState;
-use crate::store::layout;
+use crate::store::archive::ArchiveReader;
 use crate::store::mirror::{MirrorProblem, MirrorReader, ProblemKind};
+use crate::store::{layout, run};
 
 const IDS: [CheckId; 2] = [CheckId::MirrorLedgers, CheckId::MirrorObjects];
 /// Findings kept in full; more of the same are counted.
@@ -54,38 +60,54 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
     let deep = cx.request.deep;
     let mut ledgers = Vec::new();
     let mut objects = Vec::new();
-    let (mut over, mut worst) = (0u64, Severity::Info);
+    let (mut problems, mut over) = (Vec::new(), 0u64);
+    let mut seen = Seen::default();
     let summary = {
         let stop = || cx.should_stop();
         let mut deadline = stop;
         let mut on_problem = |p: MirrorProblem| {
-            let f = finding(&p);
-            worst = worst.max(f.severity);
-            let list = if f.id == CheckId::MirrorLedgers {
-                &mut ledgers
+            seen.add(&p);
+            // Of each list at most so many are kept.
+            if problems.len() < 2 * KEPT {
+                problems.push(p);
             } else {
-                &mut objects
-            };
-            if list.len() < KEPT {
-                list.push(f)
-            } else {
-                over += 1
+                over += 1;
             }
         };
         reader.verify(deep, &mut deadline, &mut on_problem)
     };
+    let lost = Lost::find(cx, root, &reader, &seen);
+    let mut worst = Severity::Info;
+    for p in &problems {
+        let f = finding(p, &lost);
+        worst = worst.max(f.severity);
+        let list = if f.id == CheckId::MirrorLedgers {
+            &mut ledgers
+        } else {
+            &mut objects
+        };
+        if list.len() < KEPT {
+            list.push(f)
+        } else {
+            over += 1
+        }
+    }
     if over > 0 {
+        // Of those that were not kept, only the captures are known.
+        let severity = worst.max(lost.worst().unwrap_or(Severity::Warn));
+        worst = severity;
         objects.push(
             Finding::new(
                 IDS[1],
                 "more-of-the-same",
-                Severity::Error,
+                severity,
                 "raw-mirror",
                 "more problems were found than are kept here",
             )
             .with_count(over),
         );
     }
+    let (is_lost, heal) = (lost.is_open(), lost.heal());
     let summary = match summary {
         Ok(summary) => summary,
         Err(e) => {
@@ -108,10 +130,12 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
     m.sources = Some(summary.sources);
     m.captures = Some(summary.captures);
     m.packs = Some(summary.packs);
-    cx.mirror_damaged = worst == Severity::Error;
+    cx.captures_heal |= heal;
+    cx.mirror_damaged = worst == Severity::Error || is_lost;
     cx.mirror_verified = deep && summary.complete && !cx.mirror_damaged;
     m.status = match worst {
         Severity::Error => MirrorState::Corrupt,
+        _ if is_lost => MirrorState::Corrupt,
         Severity::Warn => MirrorState::Degraded,
         Severity::Info if deep && summary.complete => MirrorState::Ok,
         Severity::Info => MirrorState::Unverified,
@@ -132,26 +156,125 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
     vec![CheckResult::ran(IDS[0], ledgers), objects]
 }
 
-fn finding(p: &MirrorProblem) -> Finding {
+/// The captures that can't be given back.
+struct Lost(Result<BTreeMap<Capture, Loss>>);
+
+impl Lost {
+    fn find(cx: &Context, root: &Root, mirror: &MirrorReader<'_>, seen: &Seen) -> Lost {
+        let believed = cx.archive_readable && !cx.archive_damaged && cx.commits_agree;
+        let look = || {
+            let archive = match believed && !seen.is_empty() {
+                true => ArchiveReader::open(root)?,
+                false => None,
+            };
+            let ground = Ground {
+                root,
+                mirror: Some(mirror),
+                archive: archive.as_ref(),
+                all_promised: false,
+            };
+            losses(&ground, seen)
+        };
+        Lost(look())
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&Capture, &Loss)> {
+        self.0.iter().flatten()
+    }
+
+    /// How bad the worst of them is; `None` where no capture is lost.
+    fn worst(&self) -> Option<Severity> {
+        if self.0.is_err() {
+            return Some(Severity::Error);
+        }
+        self.all().map(|(_, loss)| severity(loss)).max()
+    }
+
+    /// The same of one source.
+    fn worst_of(&self, key: SourceKey) -> Option<Severity> {
+        if self.0.is_err() {
+            return Some(Severity::Error);
+        }
+        let of = self.all().filter(|((k, _), _)| *k == key);
+        of.map(|(_, loss)| severity(loss)).max()
+    }
+
+    /// Whether any is lost that nobody accepted.
+    fn is_open(&self) -> bool {
+        self.0.is_err()
+            || self
+                .all()
+                .any(|(_, l)| !matches!(l.holding, Holding::Accepted(_)))
+    }
+
+    /// Whether a source brings one back.
+    fn heal(&self) -> bool {
+        self.all().any(|(_, l)| l.holding == Holding::Source)
+    }
+
+    fn of(&self, capture: Capture) -> Option<&Loss> {
+        self.0.as_ref().ok()?.get(&capture)
+    }
+}
+
+fn severity(loss: &Loss) -> Severity {
+    match loss.holding {
+        Holding::Accepted(_) => Severity::Info,
+        Holding::Archive => Severity::Warn,
+        Holding::Source | Holding::Nothing => Severity::Error,
+    }
+}
+
+fn finding(p: &MirrorProblem, lost: &Lost) -> Finding {
     let id = match p.kind {
         ProblemKind::Pack | ProblemKind::TornPack | ProblemKind::Object => IDS[1],
         _ => IDS[0],
-    };
-    let code = p.kind.code();
-    let severity = match p.kind {
-        k if k.harmless() => Severity::Info,
-        ProblemKind::Index | ProblemKind::Stray => Severity::Warn,
-        _ => Severity::Error,
     };
     let subject = match p.offset {
         Some(at) => format!("{}@{at}", p.file),
         None => p.file.clone(),
     };
-    let f = Finding::new(id, code, severity, subject, p.message.clone());
+    let of = |code, severity, message: String| Finding::new(id, code, severity, subject, message);
+    let code = p.kind.code();
+    if let (ProblemKind::Promise, Some(capture)) = (p.kind, p.capture)
+        && let Some(loss) = lost.of(capture)
+    {
+        let listed = Next::MirrorList(capture.0);
+        return match &loss.holding {
+            Holding::Source => of(code, Severity::Error, p.message.clone()).with_next(listed),
+            Holding::Archive => {
+                let message = format!("{}; the archive's rows hold its records", p.message);
+                of("archive-only", Severity::Warn, message).with_next(listed)
+            }
+            Holding::Accepted(run) => {
+                let receipt = run::path_of(run);
+                let message = format!("{}; accepted loss, receipt {receipt}", p.message);
+                of("accepted-loss", Severity::Info, message)
+            }
+            Holding::Nothing => {
+                let message = format!("{}; nothing else that can be read holds it", p.message);
+                of(code, Severity::Error, message).with_next(REPAIR)
+            }
+        };
+    }
+    // What a damaged file costs is told by the captures that need it.
+    let severity = match (p.kind, p.capture) {
+        (k, _) if k.harmless() => Severity::Info,
+        (ProblemKind::Index | ProblemKind::Stray, _) => Severity::Warn,
+        (ProblemKind::Pack | ProblemKind::Object, _) => lost.worst().unwrap_or(Severity::Warn),
+        (ProblemKind::Ledger, Some((key, _))) => lost.worst_of(key).unwrap_or(Severity::Warn),
+        _ => Severity::Error,
+    };
+    let f = of(code, severity, p.message.clone());
     match (p.kind, p.capture) {
         (ProblemKind::Promise, Some((key, _))) => f.with_next(Next::MirrorList(key)),
         // Capturing again heals an object whose source still has it.
-        (ProblemKind::Object | ProblemKind::Pack, _) => f.with_next(Next::IndexFull),
+        (ProblemKind::Object | ProblemKind::Pack, _) if lost.heal() => f.with_next(Next::IndexFull),
+        (ProblemKind::Object | ProblemKind::Pack | ProblemKind::Ledger, _)
+            if severity == Severity::Error =>
+        {
+            f.with_next(REPAIR)
+        }
         (ProblemKind::Index, _) => f.with_next(REPAIR),
         (ProblemKind::IndexStale, _) => f.with_next(Next::Index),
         _ => f,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{Context, busy};
+use super::context::{CapturesMissing, Context, busy};
 use super::findings::{About, Capped, which};
 use crate::disk::{Root, writer_owner};
 use crate::doctor::archived::Archived;
+use crate::doctor::losses::is_there;
 use crate::error::{ErrorKind, Result};
 use crate::model::conversation::ArchivedSource;
 use crate::model::digest::Digest;
@@ -29,8 +30,8 @@ const KEPT: &str = "what was read before is archived";
 struct Read {
     /// By harness.
     by: BTreeMap<&'static str, Reading>,
-    /// Sources whose archived capture no ledger has: how many, and the first of them.
-    missing: (u64, Option<SourceKey>),
+    /// Sources whose archived capture no ledger has.
+    missing: CapturesMissing,
     /// Sources that are read in part only.
     broken: Capped,
 }
@@ -107,28 +108,36 @@ impl Read {
         // The archive read a capture that the ledger no longer has.
         match read {
             Some((seq, hash)) if seq > head.seq || seq == head.seq && hash != head.hash => {
-                self.unheld(mirror, head.ident.key, (seq, hash))
+                let there = is_there(&head.ident.source_id, &head.ident.path);
+                self.unheld(mirror, head.ident.key, there, (seq, hash))
             }
             _ => Ok(()),
         }
     }
 
     /// The derived index may be what is wrong: the ledger itself has the last word.
-    fn unheld(&mut self, mirror: &MirrorReader<'_>, key: SourceKey, read: Done) -> Result<()> {
-        let mut there = false;
+    fn unheld(
+        &mut self,
+        mirror: &MirrorReader<'_>,
+        key: SourceKey,
+        is_there: bool,
+        read: Done,
+    ) -> Result<()> {
+        let mut held = false;
         mirror.captures(key, &mut |line| {
-            there |= (line.seq, line.hash) == read;
+            held |= (line.seq, line.hash) == read;
             Ok(())
         })?;
-        if !there {
-            self.gone(key);
+        if !held {
+            self.gone(key, is_there);
         }
         Ok(())
     }
 
-    fn gone(&mut self, key: SourceKey) {
-        self.missing.0 += 1;
-        self.missing.1.get_or_insert(key);
+    fn gone(&mut self, key: SourceKey, is_there: bool) {
+        self.missing.count += 1;
+        self.missing.there += u64::from(is_there);
+        self.missing.first.get_or_insert(key);
     }
 }
 
@@ -143,7 +152,7 @@ fn read(root: &Root, usages: &Usages) -> Result<Read> {
         // Without a mirror nothing of what was read can be given back byte for byte.
         while let Some(source) = archived.take(None)? {
             out.archived(&source);
-            out.gone(source.key);
+            out.gone(source.key, is_there(&source.source_id, &source.path));
         }
         return Ok(out);
     };
@@ -155,7 +164,8 @@ fn read(root: &Root, usages: &Usages) -> Result<Read> {
             if source.key == head.ident.key {
                 done = Some(read);
             } else {
-                out.unheld(&mirror, source.key, read)?;
+                let there = is_there(&source.source_id, &source.path);
+                out.unheld(&mirror, source.key, there, read)?;
             }
         }
         out.head(usages, &mirror, &head, done)
@@ -165,6 +175,7 @@ fn read(root: &Root, usages: &Usages) -> Result<Read> {
         out.unheld(
             &mirror,
             source.key,
+            is_there(&source.source_id, &source.path),
             (source.parsed_seq, source.captured_hash),
         )?;
     }
@@ -202,7 +213,7 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         }
     };
     cx.captures_missing = read.missing;
-    if read.missing.0 > 0 {
+    if cx.captures_missing.count > 0 {
         cx.mirror_damaged = true;
         cx.mirror_verified = false;
         // One that is gone as a whole is absent, not corrupt.

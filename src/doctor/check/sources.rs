@@ -1,10 +1,10 @@
 //! `sources.*`: what the harnesses have now, against what was captured. Names and metadata only.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::context::{Context, busy};
 use super::findings::{About, Capped, which};
+use crate::doctor::losses::is_gone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::check::ProviderFacts;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
@@ -220,17 +220,6 @@ fn captured(mirror: Option<&MirrorReader<'_>>, file: &FoundFile) -> Result<bool>
     Ok(mirror.indexed_head(key)?.is_some_and(|head| {
         (head.gate.size, head.gate.mtime_ns) == (file.stat.size, file.stat.mtime_ns)
     }))
-}
-
-/// Whether a captured file is no longer there. What can't be looked at is not gone.
-fn is_gone(path: &Path) -> bool {
-    match std::fs::symlink_metadata(path) {
-        Ok(meta) => !meta.is_file(),
-        Err(e) => matches!(
-            e.kind(),
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-        ),
-    }
 }
 
 fn report(

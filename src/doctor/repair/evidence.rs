@@ -4,10 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::disk::Root;
+use crate::doctor::losses::{Capture, is_there};
 use crate::error::Result;
+use crate::model::digest::Digest;
 use crate::model::plan::{CaptureName, Count, Missing, MissingReason};
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
+use crate::store::accepted::Accepted;
 use crate::store::coverage::{self, Line};
 use crate::store::mirror::MirrorReader;
 use crate::store::promises::Promises;
@@ -17,7 +20,9 @@ use crate::store::promises::Promises;
 pub struct Evidence {
     /// Captures that can't be read, sorted: those that were promised, and what the mirror's ledgers
     /// name beyond them. A repair reads such ones too, and then the archive alone holds them.
-    pub unreadable: BTreeMap<(SourceKey, u64), MissingReason>,
+    pub unreadable: BTreeMap<Capture, MissingReason>,
+    /// Those of them that no commit promises.
+    pub beyond: BTreeSet<Capture>,
     /// Promised captures.
     pub promised: u64,
     /// Those of them that can be read.
@@ -32,6 +37,11 @@ pub struct Evidence {
     pub index_damaged: bool,
     /// Conversations that an unreadable capture was part of, with the records promised of each.
     pub touched: BTreeMap<String, (u64, MissingReason)>,
+    /// The same by capture.
+    pub touched_by: BTreeMap<Capture, BTreeSet<String>>,
+    /// What the unreadable captures held, where their ledger lines are there, and captures beyond the
+    /// promised ones that can't be read and whose sources are gone.
+    pub hashes: BTreeMap<Capture, Digest>,
 }
 
 impl Evidence {
@@ -44,7 +54,7 @@ impl Evidence {
             promised: promises.map_or(0, |p| p.captures.values().map(|c| c.count()).sum()),
             ..Evidence::default()
         };
-        let mut bad: BTreeMap<(SourceKey, u64), MissingReason> = BTreeMap::new();
+        let mut bad: BTreeMap<Capture, MissingReason> = BTreeMap::new();
         let mut known: BTreeMap<SourceKey, BTreeSet<u64>> = BTreeMap::new();
         if let Some(mirror) = MirrorReader::open(root)? {
             out.mirror = true;
@@ -69,6 +79,22 @@ impl Evidence {
             )?;
             watch.interrupt.check()?;
             out.captures = summary.captures.saturating_sub(lost.len() as u64);
+            let accepted = Accepted::read(root)?;
+            for key in lost.iter().map(|c| c.0).collect::<BTreeSet<_>>() {
+                let ident = mirror.head(key)?.map(|h| h.ident);
+                let gone = ident.is_some_and(|i| !is_there(&i.source_id, &i.path));
+                mirror.captures(key, &mut |line| {
+                    let capture = (key, line.seq);
+                    let promised = promises.is_some_and(|p| {
+                        p.captures.get(&key).is_some_and(|c| c.contains(line.seq))
+                    });
+                    let known = accepted.covers(key, line.seq, Some(line.hash)).is_some();
+                    if lost.contains(&capture) && (promised || (gone && !known)) {
+                        out.hashes.insert(capture, line.hash);
+                    }
+                    Ok(())
+                })?;
+            }
             for key in promises.iter().flat_map(|p| p.captures.keys()) {
                 let seqs = known.entry(*key).or_default();
                 mirror.captures(*key, &mut |line| {
@@ -91,12 +117,39 @@ impl Evidence {
         let lost = bad.keys().filter(|(key, seq)| is_promised(key, *seq));
         out.given = out.promised.saturating_sub(lost.count() as u64);
         if promises.is_some() {
+            let beyond = bad.keys().filter(|(key, seq)| !is_promised(key, *seq));
+            out.beyond = beyond.copied().collect();
             out.unreadable = bad;
         }
         if let Some(promises) = promises.filter(|_| !out.unreadable.is_empty()) {
-            out.touched = touched(root, promises, &out.unreadable)?;
+            (out.touched, out.touched_by) = touched(root, promises, &out.unreadable)?;
         }
         Ok(out)
+    }
+
+    /// The captures whose loss can only be accepted: those that brought what `missing` lists, and those
+    /// beyond what was promised, of which no row was ever made.
+    #[must_use]
+    pub fn lost_for_good(&self, missing: &[Missing]) -> Vec<(CaptureName, Option<String>)> {
+        let ids: BTreeSet<&str> = missing.iter().map(|m| m.conversation.as_str()).collect();
+        let mut all: BTreeSet<Capture> = self
+            .touched_by
+            .iter()
+            .filter(|(_, of)| of.iter().any(|id| ids.contains(id.as_str())))
+            .map(|(capture, _)| *capture)
+            .collect();
+        let beyond = |c: &&Capture| self.beyond.contains(*c) || !self.unreadable.contains_key(*c);
+        all.extend(self.hashes.keys().filter(beyond));
+        all.into_iter()
+            .map(|(key, seq)| {
+                let name = CaptureName {
+                    source: key.to_string(),
+                    seq: Count(seq),
+                };
+                let hash = self.hashes.get(&(key, seq)).map(|h| h.to_hex());
+                (name, hash)
+            })
+            .collect()
     }
 
     /// The captures that can't be read, as a plan names them.
@@ -122,6 +175,8 @@ impl Evidence {
                 let records = promised.saturating_sub(have);
                 (records > 0).then(|| Missing {
                     conversation: conversation.clone(),
+                    provider: None,
+                    native_id: None,
                     records: Count(records),
                     reason: *reason,
                 })
@@ -130,29 +185,37 @@ impl Evidence {
     }
 }
 
+type Touched = BTreeMap<String, (u64, MissingReason)>;
+type TouchedBy = BTreeMap<Capture, BTreeSet<String>>;
+
 /// The conversations that commits of unreadable captures touched.
 fn touched(
     root: &Root,
     promises: &Promises,
-    unreadable: &BTreeMap<(SourceKey, u64), MissingReason>,
-) -> Result<BTreeMap<String, (u64, MissingReason)>> {
-    let mut found = BTreeMap::new();
+    unreadable: &BTreeMap<Capture, MissingReason>,
+) -> Result<(Touched, TouchedBy)> {
+    let (mut found, mut by) = (Touched::new(), TouchedBy::new());
     coverage::for_each(
         root,
         &mut |_, line| {
             let Line::Commit(commit) = line else {
                 return Ok(());
             };
-            let Some(reason) = commit.captures.iter().find_map(|c| unreadable.get(c)) else {
+            let bad = commit
+                .captures
+                .iter()
+                .find_map(|c| unreadable.get_key_value(c));
+            let Some((capture, reason)) = bad else {
                 return Ok(());
             };
             for (id, ..) in commit.conversations {
                 let promised = promises.conversations.get(&id).map_or(0, |p| p.count);
+                by.entry(*capture).or_default().insert(id.clone());
                 found.insert(id, (promised, *reason));
             }
             Ok(())
         },
         &mut |_| Ok(()),
     )?;
-    Ok(found)
+    Ok((found, by))
 }

@@ -1,8 +1,9 @@
 //! `doctor --fix`: what may be done without a plan that was shown, because it only makes derived data
 //! anew. Any doubt about archive, coverage or room shuts the gate and names the command to run.
 
+use super::beside::structure;
 use super::leftovers;
-use super::planner::{nothing, structure};
+use super::planner::nothing;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::{Interrupt, Until};
@@ -175,7 +176,7 @@ fn passes_on(e: &Error) -> bool {
 /// What is wrong with the mirror's index beside being behind.
 fn index_problem(root: &Root, interrupt: &Interrupt) -> Result<Option<String>> {
     Ok(match MirrorReader::open(root)? {
-        Some(mirror) => structure(&mirror, interrupt)?
+        Some(mirror) => structure(&mirror, false, interrupt)?
             .0
             .map(|why| format!("the mirror's index: {why}")),
         None => None,

@@ -23,6 +23,8 @@ pub(in crate::doctor) struct Holder {
     pub class: AuthorityClass,
     /// Generation id, backup id, or `named`.
     pub name: String,
+    /// Its database, relative to its data directory.
+    pub rel: String,
     /// Its files, by content.
     pub files: Vec<FileState>,
     /// Records whose row verifies.
@@ -66,6 +68,7 @@ impl Holder {
         let mut holder = Holder {
             class,
             name: name.to_owned(),
+            rel: rel.to_owned(),
             files,
             rows: 0,
             coverage: BTreeMap::new(),
@@ -77,7 +80,7 @@ impl Holder {
             return Ok(Some(holder));
         };
         let mut seen = 0u64;
-        let mut copies: HashSet<[u8; 16]> = HashSet::new();
+        let mut copies: HashSet<Fingerprint> = HashSet::new();
         rescued.coverage(&mut |key| {
             seen += 1;
             if seen.is_multiple_of(4096) {
@@ -136,7 +139,10 @@ impl Holder {
 }
 
 /// Stands for a coverage key.
-fn fingerprint(conversation: &str, key: &RescuedKey<'_>) -> [u8; 16] {
+pub(super) type Fingerprint = [u8; 16];
+
+/// What stands for this one.
+pub(super) fn fingerprint(conversation: &str, key: &RescuedKey<'_>) -> Fingerprint {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&key.hash.0);
     hasher.update(&key.occurrence.to_le_bytes());

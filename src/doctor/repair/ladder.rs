@@ -9,7 +9,7 @@ pub(super) enum Remedy {
     None,
     /// Rung 0.
     RePoint,
-    /// Rungs 1, 3, 4 or 5.
+    /// Rungs 1, 3, 4, 5 or 6.
     Candidate(Recipe),
     /// There is nothing to build from.
     Nothing,
@@ -24,6 +24,7 @@ impl Remedy {
             Remedy::Candidate(Recipe::Rebuild { .. }) if known.salvage.is_ok() => Some(3),
             Remedy::Candidate(Recipe::Rebuild { .. }) => Some(4),
             Remedy::Candidate(Recipe::Restore { .. }) => Some(5),
+            Remedy::Candidate(Recipe::Begin { .. }) => Some(6),
         }
     }
 }
@@ -106,5 +107,11 @@ pub(super) fn rungs(remedy: &Remedy, known: Known) -> Vec<Rung> {
             known.mirror,
         ),
         rung(5, "a backup is all that can be read", known.backups),
+        rung(
+            6,
+            "no row of the archive can be read anywhere: a new one is begun, and what was promised is \
+             put on record as lost",
+            "there is something to build from".to_owned(),
+        ),
     ]
 }

@@ -1,10 +1,12 @@
 //! `doctor repair`: from what is found to the cheapest plan that is sufficient. Looks, never writes.
 
+mod beside;
 mod evidence;
 mod fix;
 mod holders;
 mod ladder;
 mod leftovers;
+mod lost;
 mod planner;
 mod survey;
 

@@ -2,27 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::beside::{Losses, beside};
 use super::evidence::Evidence;
 use super::holders::{Holder, holders};
 use super::ladder::{Known, Remedy, rungs};
 use super::leftovers;
+use super::lost::{Sought, lost};
 use super::survey::{Soundness, Survey, archive_state, promise_state};
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::{Interrupt, Until};
-use crate::model::next::Next;
 use crate::model::plan::{
-    Action, ArchiveState, AuthorityClass, Body, DerivedAsset, Draft, Gate, GateResult, GateVerdict,
-    Listed, Missing, Notes, PlanKind, Recipe, RowAuthority,
+    Action, ArchiveState, AuthorityClass, Body, CaptureName, DerivedAsset, Draft, Gate, GateResult,
+    GateVerdict, Listed, Lost, LostWhat, Missing, Notes, PlanKind, Recipe, RowAuthority,
 };
-use crate::model::watch::Watch;
 use crate::plan::{Ground, Planner};
 use crate::store::derived::{Derived, Lexical};
 use crate::store::file_state::{archive_files, file_state};
 use crate::store::generation::GenerationId;
 use crate::store::layout;
 use crate::store::lexical::State;
-use crate::store::mirror::{MirrorReader, ProblemKind};
 use crate::store::named::NamedArchive;
 use crate::store::run::MarkerState;
 
@@ -64,6 +63,7 @@ impl Planner for RepairPlanner {
         let mut gates = Vec::new();
         self.marker(root, &mut body, &mut notes, &mut gates)?;
         let found = self.remedy(ground, root, &survey, &mut body, &mut notes, &mut gates)?;
+        body.lost = Listed::of(&notes.lost);
         let mut kept: BTreeSet<GenerationId> = survey.current.iter().cloned().collect();
         kept.extend(survey.unnamed.iter().cloned());
         kept.extend(survey.at_hand.iter().map(|g| g.id.clone()));
@@ -74,6 +74,7 @@ impl Planner for RepairPlanner {
                     recipe: recipe.clone(),
                 });
                 self.renew_ledger(ground, root, &survey, &mut body)?;
+                accept_loss(&mut body, &notes);
                 body.actions.push(Action::PromoteCandidate);
             }
             Remedy::RePoint => {
@@ -85,7 +86,10 @@ impl Planner for RepairPlanner {
                 }
                 self.renew_ledger(ground, root, &survey, &mut body)?;
             }
-            Remedy::None => self.renew_ledger(ground, root, &survey, &mut body)?,
+            Remedy::None => {
+                self.renew_ledger(ground, root, &survey, &mut body)?;
+                accept_loss(&mut body, &notes);
+            }
             Remedy::Nothing => {
                 notes
                     .instead
@@ -283,11 +287,18 @@ impl RepairPlanner {
             return found(Remedy::None, known);
         }
         if survey.is_sound() && self.from.is_none() {
-            let index_damaged = beside(root, survey, watch, notes)?;
+            let beside = beside(root, survey, watch, notes)?;
+            if let Some(losses) = beside.losses {
+                accepting_gate(gates, &losses);
+                body.missing = Listed::of(&losses.missing);
+                notes.missing = losses.missing;
+                notes.lost = losses.lost;
+                notes.accepted = losses.captures;
+            }
             return Ok(Found {
                 remedy: Remedy::None,
                 known,
-                index_damaged,
+                index_damaged: beside.index_damaged,
             });
         }
         if matches!(survey.soundness, Soundness::Sound { .. }) && self.from.is_none() {
@@ -300,8 +311,12 @@ impl RepairPlanner {
         };
         let evidence = Evidence::gather(root, survey.promises.as_ref(), watch)?;
         notes.read_bytes += evidence.mirror_bytes;
-        // Without a ledger nothing was promised, and all that is there is evidence.
-        let unpromised = survey.promises.is_none();
+        // Without a ledger, or where it was begun anew, nothing was promised, and all that is there is
+        // evidence.
+        let unpromised = survey
+            .promises
+            .as_ref()
+            .is_none_or(|p| p.conversations.is_empty());
         let given = if unpromised {
             evidence.captures
         } else {
@@ -389,7 +404,7 @@ impl RepairPlanner {
             "there is no mirror, and the archive gives no verified row".to_owned()
         };
         known.backups = "there is no backup that verifies".to_owned();
-        let missing = evidence.missing(&held(&useful, &evidence.touched));
+        let mut missing = evidence.missing(&held(&useful, &evidence.touched));
         let sole = useful
             .iter()
             .filter(|h| h.class == AuthorityClass::Archive)
@@ -427,6 +442,10 @@ impl RepairPlanner {
                 rows: Vec::new(),
                 unreadable: Listed::of(&unreadable),
             })
+        } else if all.iter().all(|h| h.rows == 0) {
+            Remedy::Candidate(Recipe::Begin {
+                unreadable: Listed::of(&unreadable),
+            })
         } else if rows.is_empty() {
             Remedy::Nothing
         } else {
@@ -436,21 +455,22 @@ impl RepairPlanner {
             })
         };
         if remedy != Remedy::Nothing {
-            coverage_gate(gates, &missing);
-            let damaged: u64 = useful
-                .iter()
-                .filter(|h| h.class == AuthorityClass::Archive)
-                .map(|h| h.damaged_messages)
-                .sum();
-            if damaged > 0 {
-                gates.push(GateResult {
-                    gate: Gate::Coverage,
-                    verdict: GateVerdict::Warn,
-                    reason: format!(
-                        "{damaged} damaged messages of the archive may have no other copy: their                          records come without these texts; the outgoing archive is kept"
-                    ),
-                });
+            if matches!(remedy, Remedy::Candidate(Recipe::Begin { .. })) {
+                begin_gate(gates, &missing, evidence.captures);
+            } else {
+                coverage_gate(gates, &missing);
             }
+            let sought = Sought {
+                root,
+                from: self.from.as_ref(),
+                evidence: &evidence,
+                rows: &useful,
+                all: unpromised,
+                watch,
+            };
+            notes.lost = lost(&sought, &mut missing)?;
+            notes.accepted = evidence.lost_for_good(&missing);
+            damage_gate(gates, &notes.lost);
             sole_gate(gates, sole);
         }
         notes.sole_copies = sole;
@@ -463,67 +483,6 @@ impl RepairPlanner {
             index_damaged: evidence.index_damaged,
         })
     }
-}
-
-/// What is wrong with a mirror's index, and how many captures its structure says are lost.
-pub(super) fn structure(
-    mirror: &MirrorReader<'_>,
-    interrupt: &Interrupt,
-) -> Result<(Option<String>, u64)> {
-    let (mut index, mut lost) = (None, 0u64);
-    // Only the packs themselves tell an index that lies from a pack that is damaged.
-    for deep in [false, true] {
-        lost = 0;
-        mirror.verify(
-            deep,
-            &mut || interrupt.pending().is_some(),
-            &mut |problem| {
-                lost += u64::from(problem.kind.loses_capture());
-                if problem.kind == ProblemKind::Index {
-                    index.get_or_insert(problem.message);
-                }
-            },
-        )?;
-        interrupt.check()?;
-        if lost == 0 || index.is_some() {
-            break;
-        }
-    }
-    Ok((index, lost))
-}
-
-/// What is wrong beside a sound archive, where a repair is no help. Says whether the mirror's index
-/// is damaged, where it is.
-fn beside(root: &Root, survey: &Survey, watch: Watch<'_>, notes: &mut Notes) -> Result<bool> {
-    let Soundness::Sound { head } = survey.soundness else {
-        return Ok(false);
-    };
-    if survey.promises.is_none() && head.commit > 0 {
-        notes.reasons.push(
-            "the coverage ledger is gone or empty; the next index writes it anew from the archive"
-                .to_owned(),
-        );
-        notes.then = Some(Next::Index);
-    }
-    let mirror = MirrorReader::open(root)?;
-    let (index, lost) = match &mirror {
-        Some(mirror) => structure(mirror, watch.interrupt)?,
-        None => (None, 0),
-    };
-    let damaged = index.is_some();
-    let promised = survey.promises.iter().any(|p| !p.captures.is_empty());
-    let what = match (&mirror, lost) {
-        (None, _) if promised => "the mirror is gone",
-        // What an index that lies says of packs is worth nothing.
-        (Some(_), 1..) if !damaged => "the mirror is damaged",
-        _ => return Ok(damaged),
-    };
-    notes.reasons.push(format!(
-        "{what}: nothing can make lost captures again but their sources; the archive still has every \
-         row, and a full index captures again what the harnesses still have"
-    ));
-    notes.then = Some(Next::IndexFull);
-    Ok(damaged)
 }
 
 /// How rows of the archive fill what the mirror can't give, or why they don't.
@@ -587,6 +546,66 @@ fn coverage_gate(gates: &mut Vec<GateResult>, missing: &[Missing]) {
             ),
         }
     });
+}
+
+/// Puts on record what the plan lists and nothing can bring back.
+fn accept_loss(body: &mut Body, notes: &Notes) {
+    if notes.missing.is_empty() && notes.accepted.is_empty() {
+        return;
+    }
+    let captures: Vec<CaptureName> = notes
+        .accepted
+        .iter()
+        .map(|(name, _)| name.clone())
+        .collect();
+    body.actions.push(Action::AcceptLoss {
+        captures: Listed::of(&captures),
+        conversations: Listed::of(&notes.missing),
+    });
+}
+
+fn accepting_gate(gates: &mut Vec<GateResult>, losses: &Losses) {
+    let records: u64 = losses.missing.iter().map(|m| m.records.0).sum();
+    gates.push(GateResult {
+        gate: Gate::Coverage,
+        verdict: GateVerdict::Warn,
+        reason: format!(
+            "{} captures can't be given back, with up to {records} records that the archive lacks; the \
+             plan lists them and puts them on record as lost; not a byte is changed or removed, and what \
+             comes back is used as before",
+            losses.captures.len()
+        ),
+    });
+}
+
+fn begin_gate(gates: &mut Vec<GateResult>, missing: &[Missing], captures: u64) {
+    let records: u64 = missing.iter().map(|m| m.records.0).sum();
+    gates.push(GateResult {
+        gate: Gate::Coverage,
+        verdict: GateVerdict::Warn,
+        reason: format!(
+            "neither the archive, nor the mirror, nor a backup gives a row: a new archive is begun with \
+             the {captures} captures that the mirror has, and {records} records of {} conversations are \
+             put on record as lost; what is left of the old archive is kept; `cass index` captures what \
+             the harnesses still have, and --from takes an archive that lies elsewhere: try both first",
+            missing.len()
+        ),
+    });
+}
+
+/// Messages whose own row is damaged, and that nothing else has.
+fn damage_gate(gates: &mut Vec<GateResult>, lost: &[Lost]) {
+    let damaged = lost.iter().filter(|l| l.what == LostWhat::Messages).count();
+    if damaged > 0 {
+        gates.push(GateResult {
+            gate: Gate::Coverage,
+            verdict: GateVerdict::Warn,
+            reason: format!(
+                "{damaged} damaged messages of the archive have no other copy: their records come \
+                 without these texts, and the plan lists them; the outgoing archive is kept"
+            ),
+        });
+    }
 }
 
 fn sole_gate(gates: &mut Vec<GateResult>, sole: u64) {

@@ -73,6 +73,22 @@ impl ArchiveReader {
         self.each(sql, [id], read_held, f)
     }
 
+    /// How many coverage keys of a conversation are held, and their sum. One row is read.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn held_coverage(&self, id: &str) -> Result<Option<(u64, Digest)>> {
+        self.conn
+            .prepare_cached(
+                "SELECT record_count, coverage_sum FROM conversations WHERE public_id=?1",
+            )
+            .and_then(|mut s| {
+                s.query_row([id], |r| Ok((get_u64(r, 0)?, get_digest(r, 1)?)))
+                    .optional()
+            })
+            .map_err(|e| self.failed(e))
+    }
+
     /// Whether a conversation with this id of the harness is there.
     ///
     /// # Errors

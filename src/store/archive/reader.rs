@@ -451,17 +451,7 @@ impl ArchiveReader {
     /// # Errors
     /// `archive-corrupt`, `io`.
     pub fn holds_coverage(&self, id: &str, records: u64, sum: &Digest) -> Result<bool> {
-        let found = self
-            .conn
-            .prepare_cached(
-                "SELECT record_count, coverage_sum FROM conversations WHERE public_id=?1",
-            )
-            .and_then(|mut s| {
-                s.query_row([id], |r| Ok((get_u64(r, 0)?, get_digest(r, 1)?)))
-                    .optional()
-            })
-            .map_err(|e| self.failed(e))?;
-        Ok(found == Some((records, *sum)))
+        Ok(self.held_coverage(id)? == Some((records, *sum)))
     }
 
     /// Row id of a conversation.

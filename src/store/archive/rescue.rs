@@ -3,7 +3,7 @@
 //! Nothing is believed but a row that agrees with its hash. A page that can't be read costs the
 //! rows that lie in it: reading goes on behind them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
@@ -27,6 +27,9 @@ use crate::model::source::SourceKey;
 
 /// Refused rows and ranges that are kept one by one; the others are counted.
 const LISTED: usize = 1000;
+
+/// Rows that are looked at together.
+const PAGE: usize = 1000;
 
 /// An archive's file, open for reading what is left in it. Nothing is written beside it.
 #[derive(Debug)]
@@ -127,6 +130,12 @@ pub struct RescuedKey<'a> {
     pub source: Option<SourceKey>,
     /// Capture in which it was first seen there.
     pub seq: u64,
+    /// Epoch of the source.
+    pub epoch: u64,
+    /// Where it lies there.
+    pub span: Span,
+    /// Its line, counted from 1.
+    pub line: u64,
 }
 
 /// A row of `records`.
@@ -305,18 +314,110 @@ impl<'l> Rescued<'l> {
             if r.is_keyless() {
                 return Ok(true);
             }
-            let known = self.conversations.get(&r.conversation);
-            f(RescuedKey {
-                conversation: known.map(|k| k.row.public.id.as_str()),
-                provider: known.map(|k| k.row.public.provider),
-                hash: r.hash,
-                occurrence: r.occurrence,
-                counted: r.counted,
-                source: self.sources.get(&r.source).map(|s| s.source.key),
-                seq: r.seq,
-            })?;
+            f(self.key(&r))?;
             Ok(true)
         })
+    }
+
+    fn key(&self, r: &RecordRow) -> RescuedKey<'_> {
+        let known = self.conversations.get(&r.conversation);
+        RescuedKey {
+            conversation: known.map(|k| k.row.public.id.as_str()),
+            provider: known.map(|k| k.row.public.provider),
+            hash: r.hash,
+            occurrence: r.occurrence,
+            counted: r.counted,
+            source: self.sources.get(&r.source).map(|s| s.source.key),
+            seq: r.seq,
+            epoch: r.epoch,
+            span: r.span,
+            line: r.line,
+        }
+    }
+
+    /// The conversations that are known, each with its public id, its harness and what that calls it.
+    pub fn conversation_names(&self) -> impl Iterator<Item = (&str, Provider, &str)> {
+        self.conversations.values().map(|k| {
+            let c = &k.row.public;
+            (c.id.as_str(), c.provider, c.native_id.as_str())
+        })
+    }
+
+    /// Of a source whose row agrees with its hash: the epoch, and the line that comes next.
+    #[must_use]
+    pub fn next_line(&self, key: SourceKey) -> Option<(u64, u64)> {
+        let row = self.sources.values().find(|s| s.source.key == key)?;
+        Some((row.source.epoch, row.next_line))
+    }
+
+    /// Streams the ranges that were skipped: source, epoch, line.
+    ///
+    /// # Errors
+    /// `io`, and whatever `f` returns.
+    pub fn skipped(&self, f: &mut dyn FnMut(SourceKey, u64, u64) -> Result<()>) -> Result<()> {
+        self.skips(&mut |s| match self.sources.get(&s.source) {
+            Some(source) => f(source.source.key, s.epoch, s.line),
+            None => Ok(()),
+        })
+    }
+
+    /// Streams the records that count, whose own row agrees with its hash, and of which messages are
+    /// lost, in the order of the commits.
+    ///
+    /// # Errors
+    /// `io`, `interrupted`, and whatever `f` returns.
+    pub fn incomplete(
+        &self,
+        interrupt: &Interrupt,
+        f: &mut dyn FnMut(RescuedKey<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut from = 0;
+        loop {
+            interrupt.check()?;
+            let mut page: Vec<RecordRow> = Vec::new();
+            self.records(from, &mut |r| {
+                page.push(r);
+                Ok(page.len() < PAGE)
+            })?;
+            let (Some(first), Some(last)) = (page.first(), page.last()) else {
+                return Ok(());
+            };
+            from = last.id.saturating_add(1);
+            let bounds = (first.id << PART_BITS, (from << PART_BITS) - 1);
+            // Of each record, how many messages follow each other without a gap.
+            let mut parts: HashMap<i64, i64, ById> = HashMap::default();
+            let mut lost: HashSet<i64, ById> = HashSet::default();
+            let mut tally = TableTally::default();
+            let unread = self.verified(
+                &MESSAGES,
+                bounds,
+                &mut |c| {
+                    let id = c.int(0).unwrap_or_default();
+                    let next = parts.entry(id >> PART_BITS).or_insert(0);
+                    if read_message(c).is_none() || id & ((1 << PART_BITS) - 1) != *next {
+                        lost.insert(id >> PART_BITS);
+                    }
+                    *next += 1;
+                    Ok(true)
+                },
+                &mut tally,
+            )?;
+            lost.extend(tally.refused_ids.iter().map(|id| id >> PART_BITS));
+            for r in page {
+                if !r.counted || r.class != RecordClass::Messages || r.is_keyless() {
+                    continue;
+                }
+                let (begin, end) = (r.id << PART_BITS, ((r.id + 1) << PART_BITS) - 1);
+                let is_lost = lost.contains(&r.id)
+                    || !parts.contains_key(&r.id)
+                    || unread
+                        .iter()
+                        .any(|(a, b)| *a <= end && b.is_none_or(|b| begin <= b));
+                if is_lost {
+                    f(self.key(&r))?;
+                }
+            }
+        }
     }
 
     /// Reads everything and says what can be read and what not.

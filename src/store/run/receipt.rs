@@ -9,7 +9,7 @@ use super::probe::Probe;
 use crate::disk::{Capture, Root};
 use crate::error::Result;
 use crate::model::digest::Digest;
-use crate::model::plan::{Coverage, PlanKind};
+use crate::model::plan::{ACCEPT_LOSS, Coverage, PlanKind};
 use crate::store::generation::GenerationId;
 use crate::store::layout;
 
@@ -106,6 +106,16 @@ pub struct Receipt {
     pub error: Option<String>,
     /// Whether it was finished or closed by a later run.
     pub closed_by_later_run: bool,
+}
+
+impl Receipt {
+    /// Whether it put something on record as lost.
+    #[must_use]
+    pub fn accepts_loss(&self) -> bool {
+        self.actions
+            .iter()
+            .any(|a| a.action == ACCEPT_LOSS && a.outcome == OutcomeWord::Done)
+    }
 }
 
 /// The file: the receipt and the digest of its text.

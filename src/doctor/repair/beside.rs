@@ -1,0 +1,233 @@
+//! What is wrong beside a sound archive: the mirror, its index, the coverage ledger.
+
+use std::collections::BTreeMap;
+
+use super::holders::holders;
+use super::survey::{Soundness, Survey};
+use crate::disk::Root;
+use crate::doctor::losses::{Capture, Ground, Holding, Loss, Seen, losses};
+use crate::error::Result;
+use crate::model::interrupt::Interrupt;
+use crate::model::next::Next;
+use crate::model::plan::{
+    AuthorityClass, CaptureName, Count, Lost, LostWhat, Missing, MissingReason, Notes,
+};
+use crate::model::watch::Watch;
+use crate::store::archive::ArchiveReader;
+use crate::store::mirror::{MirrorReader, ProblemKind};
+
+/// What is wrong with a mirror's index, and which captures its structure says are lost. Without
+/// `deep`, packs are read only where the index may lie.
+pub(super) fn structure(
+    mirror: &MirrorReader<'_>,
+    deep: bool,
+    interrupt: &Interrupt,
+) -> Result<(Option<String>, Seen)> {
+    let (mut index, mut seen) = (None, Seen::default());
+    // Only the packs themselves tell an index that lies from a pack that is damaged.
+    for deep in [false, true].into_iter().skip(usize::from(deep)) {
+        seen = Seen::default();
+        let mut lost = 0u64;
+        mirror.verify(
+            deep,
+            &mut || interrupt.pending().is_some(),
+            &mut |problem| {
+                seen.add(&problem);
+                lost += u64::from(problem.kind.loses_capture());
+                if problem.kind == ProblemKind::Index {
+                    index.get_or_insert(problem.message);
+                }
+            },
+        )?;
+        interrupt.check()?;
+        if lost == 0 || index.is_some() {
+            break;
+        }
+    }
+    Ok((index, seen))
+}
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// Whether the mirror's index contradicts packs and ledgers.
+    pub(super) index_damaged: bool,
+    /// What nothing that can be read holds any more.
+    pub(super) losses: Option<Losses>,
+}
+
+/// Losses that can only be accepted.
+pub(super) struct Losses {
+    pub(super) captures: Vec<(CaptureName, Option<String>)>,
+    pub(super) missing: Vec<Missing>,
+    pub(super) lost: Vec<Lost>,
+}
+
+/// Looks at all of it, where a repair of the archive is no help.
+pub(super) fn beside(
+    root: &Root,
+    survey: &Survey,
+    watch: Watch<'_>,
+    notes: &mut Notes,
+) -> Result<Beside> {
+    let mut out = Beside::default();
+    let Soundness::Sound { head } = survey.soundness else {
+        return Ok(out);
+    };
+    if survey.promises.is_none() && head.commit > 0 {
+        notes.reasons.push(
+            "the coverage ledger is gone or empty; the next index writes it anew from the archive"
+                .to_owned(),
+        );
+        notes.then = Some(Next::Index);
+    }
+    let mirror = MirrorReader::open(root)?;
+    watch.progress.phase("verify mirror", None);
+    let (index, seen) = match &mirror {
+        Some(mirror) => structure(mirror, true, watch.interrupt)?,
+        None => (None, Seen::default()),
+    };
+    out.index_damaged = index.is_some();
+    // What an index that lies says of packs is worth nothing.
+    if out.index_damaged {
+        return Ok(out);
+    }
+    let archive = ArchiveReader::open(root)?;
+    let ground = Ground {
+        root,
+        mirror: mirror.as_ref(),
+        archive: archive.as_ref(),
+        all_promised: true,
+    };
+    let mut all = losses(&ground, &seen)?;
+    drop(archive);
+    drop(mirror);
+    all.retain(|_, loss| !matches!(loss.holding, Holding::Accepted(_)));
+    let count = |holding: &Holding| all.values().filter(|l| l.holding == *holding).count();
+    let (there, held) = (count(&Holding::Source), count(&Holding::Archive));
+    if there > 0 {
+        notes.reasons.push(format!(
+            "the mirror can't give back {there} captures whose sources are still there: a full index \
+             captures them again"
+        ));
+        notes.then = Some(Next::IndexFull);
+    }
+    if held > 0 {
+        notes.reasons.push(format!(
+            "the mirror can't give back {held} captures, and nothing can make them again; the archive \
+             still has every row of their records"
+        ));
+    }
+    let lost: BTreeMap<Capture, Loss> = all
+        .into_iter()
+        .filter(|(_, l)| l.holding == Holding::Nothing)
+        .collect();
+    if lost.is_empty() {
+        return Ok(out);
+    }
+    let lacking = lacking(&lost);
+    if let Some(backup) = elsewhere(root, survey, watch, &lacking)? {
+        notes.reasons.push(format!(
+            "the archive lacks records that {backup} still has: a restore that keeps what is newer \
+             brings them back"
+        ));
+        notes.then = Some(Next::BackupsRestore {
+            id: backup,
+            keep_newer: true,
+        });
+        return Ok(out);
+    }
+    notes.reasons.push(format!(
+        "the mirror can't give back {} captures, and nothing else that can be read holds what they \
+         held",
+        lost.len()
+    ));
+    out.losses = Some(listed(&lost, &lacking));
+    Ok(out)
+}
+
+/// By conversation, how many records the archive lacks.
+fn lacking(lost: &BTreeMap<Capture, Loss>) -> BTreeMap<String, u64> {
+    let mut all: BTreeMap<String, u64> = BTreeMap::new();
+    for (id, records) in lost.values().flat_map(|l| l.lacking.iter()) {
+        let known = all.entry(id.clone()).or_insert(0);
+        *known = (*known).max(*records);
+    }
+    all
+}
+
+/// A backup or sealed generation whose verified rows hold more of a conversation than the live archive.
+fn elsewhere(
+    root: &Root,
+    survey: &Survey,
+    watch: Watch<'_>,
+    lacking: &BTreeMap<String, u64>,
+) -> Result<Option<String>> {
+    if lacking.is_empty() {
+        return Ok(None);
+    }
+    let all = holders(root, survey, None, watch)?;
+    let live = all.iter().find(|h| h.class == AuthorityClass::Archive);
+    let more = |id: &String, of: &BTreeMap<String, u64>| {
+        let here = live.and_then(|l| l.coverage.get(id)).copied().unwrap_or(0);
+        of.get(id).copied().unwrap_or(0) > here
+    };
+    Ok(all
+        .iter()
+        .filter(|h| h.class == AuthorityClass::Backup && h.is_whole)
+        .find(|h| lacking.keys().any(|id| more(id, &h.coverage)))
+        .map(|h| h.name.clone()))
+}
+
+fn listed(lost: &BTreeMap<Capture, Loss>, lacking: &BTreeMap<String, u64>) -> Losses {
+    let reason = |loss: &Loss| match loss.hash {
+        Some(_) => MissingReason::CaptureUnreadable,
+        None => MissingReason::CaptureMissing,
+    };
+    let mut out = Losses {
+        captures: Vec::new(),
+        missing: Vec::new(),
+        lost: Vec::new(),
+    };
+    for (id, records) in lacking {
+        let of = lost
+            .values()
+            .find(|l| l.lacking.iter().any(|(lacks, _)| lacks == id));
+        out.missing.push(Missing {
+            conversation: id.clone(),
+            provider: None,
+            native_id: None,
+            records: Count(*records),
+            reason: of.map_or(MissingReason::CaptureMissing, reason),
+        });
+    }
+    for ((key, seq), loss) in lost {
+        let name = CaptureName {
+            source: key.to_string(),
+            seq: Count(*seq),
+        };
+        let hash = loss.hash.map(|h| h.to_hex());
+        let of = |conversation: Option<&String>, count: Option<u64>, what| Lost {
+            conversation: conversation.cloned(),
+            provider: None,
+            native_id: None,
+            what,
+            count: count.map(Count),
+            source: Some(name.source.clone()),
+            seq: Some(name.seq),
+            lines: None,
+            bytes: loss.len.map(|len| (Count(0), Count(len))),
+            hash: hash.clone(),
+            reason: reason(loss),
+        };
+        if loss.lacking.is_empty() {
+            out.lost.push(of(None, None, LostWhat::Capture));
+        }
+        for (id, records) in &loss.lacking {
+            out.lost
+                .push(of(Some(id), Some(*records), LostWhat::Records));
+        }
+        out.captures.push((name, hash));
+    }
+    out
+}
