@@ -213,6 +213,17 @@ impl Error {
         Error::new(kind, format!("cannot {doing} {}: {error}", path.display()))
             .with_context("path", path.display().to_string())
             .with_source(error)
+            .saying_who_may(path)
+    }
+
+    /// Where something was not permitted: who has to change what, so that it is.
+    #[must_use]
+    pub fn saying_who_may(self, path: &Path) -> Self {
+        if self.kind() == ErrorKind::PermissionDenied {
+            self.with_hint(who_may(path))
+        } else {
+            self
+        }
     }
 
     /// What to do next, in one sentence.
@@ -338,6 +349,49 @@ impl std::error::Error for Error {
             .source
             .as_ref()
             .map(|e| e.as_ref() as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// What keeps this user from `path`, and the command that changes it.
+fn who_may(path: &Path) -> String {
+    use rustix::fs::{Access, access};
+    let lacks = |at: &Path, what: Access| access(at, what) == Err(rustix::io::Errno::ACCESS);
+    let read_only = |at: &Path| access(at, Access::WRITE_OK) == Err(rustix::io::Errno::ROFS);
+    let above = || path.ancestors().skip(1);
+    if read_only(path) || above().next().is_some_and(read_only) {
+        return format!(
+            "The file system of {} is mounted read-only: mount it for writing, or name another \
+             folder with --data-dir.",
+            path.display()
+        );
+    }
+    // A folder on the way that can't be entered; else the file or folder itself; else the folder
+    // that it is made in.
+    let shut: Vec<&Path> = above().filter(|at| lacks(at, Access::EXEC_OK)).collect();
+    let itself = lacks(path, Access::READ_OK) || lacks(path, Access::WRITE_OK);
+    let at = match (shut.last(), itself) {
+        (Some(at), _) => at,
+        (None, true) => path,
+        (None, false) => path.parent().unwrap_or(path),
+    };
+    let me = rustix::process::geteuid().as_raw();
+    let meta = std::fs::metadata(at);
+    let owner = meta
+        .as_ref()
+        .map_or(me, std::os::unix::fs::MetadataExt::uid);
+    let rights = if meta.is_ok_and(|m| m.is_dir()) {
+        "u+rwx"
+    } else {
+        "u+rw"
+    };
+    let quoted = format!("'{}'", at.display().to_string().replace('\'', "'\\''"));
+    if owner == me {
+        format!("Give its owner, this user, the right to it: chmod {rights} {quoted}")
+    } else {
+        format!(
+            "It belongs to user {owner}, and this runs as user {me}. Run it as that user, or let \
+             that user or root give it over: chown {me} {quoted}"
+        )
     }
 }
 

@@ -87,14 +87,22 @@ fn covered(path: &Path) -> Result<serde_json::Value> {
     let bytes = std::fs::read(path).map_err(|_| bad("can't be read"))?;
     let document: serde_json::Value =
         serde_json::from_slice(&bytes).map_err(|_| bad("is no JSON document"))?;
-    document
+    let plan = document
         .as_object()
         .into_iter()
         .flat_map(|o| o.values())
-        .find_map(|v| v.get("covered"))
-        .filter(|covered| covered.is_object())
-        .cloned()
-        .ok_or_else(|| bad("holds no plan"))
+        .find(|v| v.get("covered").is_some_and(serde_json::Value::is_object));
+    let mut covered = plan
+        .and_then(|p| p.get("covered").cloned())
+        .ok_or_else(|| bad("holds no plan"))?;
+    // Without `--detail full` the actions stand beside what else is covered.
+    let actions = plan.and_then(|p| p.get("actions"));
+    if let (Some(object), Some(actions)) = (covered.as_object_mut(), actions)
+        && !object.contains_key("actions")
+    {
+        object.insert("actions".to_owned(), actions.clone());
+    }
+    Ok(covered)
 }
 
 /// Plans, or applies what was approved. `words` are those of the dry run.
@@ -145,7 +153,10 @@ pub(super) fn document<T: Body>(
     came: &Came,
     body: impl FnOnce(PlanView, Mutation) -> T,
 ) -> Report<T> {
-    let view = plan_view(showing, came.plan());
+    let mut view = plan_view(showing, came.plan());
+    if matches!(came, Came::Applied(_)) && !showing.full {
+        view.covered = None;
+    }
     match came {
         Came::Plan(plan) => {
             let argv = apply_argv(showing, plan);

@@ -9,7 +9,9 @@ use rustix::io::Errno;
 use super::root::{DIR_MODE, FILE_MODE, Root};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Makes a folder and those above it; each new entry is synced in its parent.
+/// Makes a folder and those above it; each new entry is synced in its parent. So is that of an
+/// empty folder: who made it may have been killed before. In one that holds anything somebody has
+/// written since, and so had synced its entry.
 pub(super) fn create_dir(root: &Root, rel: &str) -> Result<()> {
     let mut done = String::new();
     for part in rel.split('/').filter(|p| !p.is_empty()) {
@@ -22,7 +24,12 @@ pub(super) fn create_dir(root: &Root, rel: &str) -> Result<()> {
             .map_err(|e| root.failed("open", &done, e))?;
         match rustix::fs::mkdirat(&dir, name, DIR_MODE) {
             Ok(()) => rustix::fs::fsync(&dir).map_err(|e| root.failed("sync", &done, e))?,
-            Err(Errno::EXIST) => {}
+            Err(Errno::EXIST) => {
+                root.require_folder(&done)?;
+                if root.is_empty_folder(&done)? {
+                    rustix::fs::fsync(&dir).map_err(|e| root.failed("sync", &done, e))?;
+                }
+            }
             Err(e) => return Err(root.failed("create", &done, e)),
         }
     }

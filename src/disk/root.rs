@@ -80,8 +80,16 @@ impl Root {
     /// As [`Root::open`]; `permission-denied` or `no-space` when it can't be made.
     pub fn open_or_create(path: &Path) -> Result<Root> {
         if let Some(root) = Root::open(path)? {
+            // Who made it may have been killed before its entry was synced.
+            if root.is_empty_folder("")? {
+                sync_entry(&root.path)?;
+            }
             return Ok(root);
         }
+        let made: Vec<&Path> = path
+            .ancestors()
+            .take_while(|at| !at.as_os_str().is_empty() && !at.exists())
+            .collect();
         #[allow(clippy::disallowed_types)] // the door itself
         {
             use std::os::unix::fs::DirBuilderExt;
@@ -97,6 +105,7 @@ impl Root {
                     _ => unusable(path, e),
                 })?;
         }
+        made.into_iter().rev().try_for_each(sync_entry)?;
         Root::open(path)?.ok_or_else(|| {
             Error::new(
                 ErrorKind::Io,
@@ -186,7 +195,11 @@ impl Root {
         let fd = match self.open_at(rel, flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(Errno::LOOP) => return Err(self.not_a_file(rel)),
+            Err(Errno::LOOP) => {
+                let above = rel.rsplit_once('/').map_or("", |(above, _)| above);
+                self.require_folder(above)?;
+                return Err(self.not_a_file(rel));
+            }
             Err(e) => return Err(self.failed("open", rel, e)),
         };
         let stat = rustix::fs::fstat(&fd).map_err(|e| self.failed("stat", rel, e))?;
@@ -256,6 +269,55 @@ impl Root {
         }
     }
 
+    /// Fails where something else has the place of the folder `rel` or of one above it. That
+    /// nothing is there is fine.
+    ///
+    /// # Errors
+    /// `unsafe-target`, which names what is in the way; `io` or `permission-denied`.
+    pub fn require_folder(&self, rel: &str) -> Result<()> {
+        let ends = rel.match_indices('/').map(|(at, _)| at).chain([rel.len()]);
+        for part in ends
+            .filter_map(|at| rel.get(..at))
+            .filter(|p| !p.is_empty())
+        {
+            let found = self
+                .parent(part)
+                .and_then(|(dir, name)| rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW));
+            match found.map(|s| FileType::from_raw_mode(s.st_mode)) {
+                Ok(FileType::Directory) => {}
+                Ok(kind) => return Err(self.in_the_way(part, kind)),
+                Err(Errno::NOENT) => return Ok(()),
+                Err(e) => return Err(Error::io("look up", &self.full(part), e.into())),
+            }
+        }
+        Ok(())
+    }
+
+    fn in_the_way(&self, rel: &str, kind: FileType) -> Error {
+        let full = self.full(rel);
+        let (what, hint) = match kind {
+            FileType::Symlink => (
+                "a link",
+                "Put the folder itself there: no link below the data directory is followed. To use \
+                 another disk, move the whole data directory and name it with --data-dir.",
+            ),
+            FileType::RegularFile => ("a file", "Move it away by hand; nothing was written to it."),
+            _ => (
+                "no folder",
+                "Move it away by hand; nothing was written to it.",
+            ),
+        };
+        Error::new(
+            ErrorKind::UnsafeTarget,
+            format!(
+                "{} is {what}, and cass keeps a folder there",
+                full.display()
+            ),
+        )
+        .with_hint(hint)
+        .with_context("path", full.display().to_string())
+    }
+
     /// The entries of a folder, sorted by name; `None` when nothing is there.
     ///
     /// # Errors
@@ -304,6 +366,21 @@ impl Root {
         Ok(true)
     }
 
+    /// Whether a folder is there and holds nothing. Of a full one no more is read than tells.
+    pub(super) fn is_empty_folder(&self, rel: &str) -> Result<bool> {
+        let failed = |e| self.failed("list", rel, e);
+        let fd = self
+            .open_at(rel, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+            .map_err(failed)?;
+        for entry in rustix::fs::Dir::read_from(&fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Bytes free for this user on the data directory's file system.
     ///
     /// # Errors
@@ -315,6 +392,11 @@ impl Root {
     }
 
     pub(super) fn failed(&self, doing: &str, rel: &str, e: Errno) -> Error {
+        if matches!(e, Errno::NOTDIR | Errno::LOOP)
+            && let Err(in_the_way) = self.require_folder(rel)
+        {
+            return in_the_way;
+        }
         Error::io(doing, &self.full(rel), e.into())
     }
 
@@ -332,6 +414,21 @@ fn entry_kind(kind: FileType) -> EntryKind {
         FileType::RegularFile => EntryKind::File,
         FileType::Directory => EntryKind::Dir,
         _ => EntryKind::Other,
+    }
+}
+
+/// Makes the name of a folder durable. A folder above it that this user may not read can't be synced
+/// by this user either.
+fn sync_entry(path: &Path) -> Result<()> {
+    let above = match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open(above, flags, Mode::empty()) {
+        Ok(fd) => rustix::fs::fsync(&fd).map_err(|e| Error::io("sync", above, e.into())),
+        Err(Errno::ACCESS) => Ok(()),
+        Err(e) => Err(Error::io("open", above, e.into())),
     }
 }
 

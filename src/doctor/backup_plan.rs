@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::repair::{Evidence, Holder, Survey, archive_state, promise_state};
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
+use crate::exit::ExitCodeKind;
 use crate::model::plan::{
     Action, ArchiveState, AuthorityClass, Body, Count, Draft, Gate, GateResult, GateVerdict,
     Listed, Missing, MissingReason, Notes, PlanKind, Recipe,
@@ -42,7 +43,8 @@ impl Planner for BackupPlanner {
         refuse_newer(root)?;
         let reader = ArchiveReader::open(root)
             .map_err(|e| {
-                if e.kind() == ErrorKind::LockBusy {
+                // Only what a repair mends is told of a repair.
+                if e.kind().exit() != ExitCodeKind::HealthFailure {
                     return e;
                 }
                 let message = e.message().to_owned();

@@ -193,6 +193,11 @@ fn project(
     // After a failure nothing more is written: what the kernel holds of a file whose sync failed
     // is not known.
     let fed = feed(env, capture, mirror, &mut archive, cap, watch)?;
+    if fed.commits == 0 && !fed.created {
+        // Nothing but its end was looked at. What waits in the log of an archive that may be damaged
+        // is evidence, and a plan covers it; the next commit folds it in.
+        return Ok(fed);
+    }
     match archive.checkpoint_if_free(cap.lock()) {
         // What is committed is safe in the WAL; folding it in can wait for a reader, or for room.
         Err(e) if !matches!(e.kind(), ErrorKind::LockBusy | ErrorKind::NoSpace) => Err(e),

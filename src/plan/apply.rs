@@ -4,7 +4,7 @@
 //! receipt. A refusal before the intent changes nothing.
 
 use super::fingerprint::moved;
-use super::ground::{Ground, Planner};
+use super::ground::{Ground, Planner, refuse_unsafe};
 use super::perform::{Performed, perform};
 use super::sealed::{Approval, Plan};
 use crate::disk::{Capture, Root, WriterLock};
@@ -75,10 +75,8 @@ pub fn apply(
         )
         .with_hint("Nothing was ever indexed here.")
     })?;
-    match generation::locate(&root) {
-        Err(e) if matches!(e.kind(), ErrorKind::ForeignArchive) => return Err(e),
-        _ => refuse_newer(&root)?,
-    }
+    refuse_unsafe(&root)?;
+    refuse_newer(&root)?;
     let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;
     let cap = Capture::new(&lock);
     let root = cap.root();

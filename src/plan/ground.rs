@@ -2,9 +2,11 @@
 
 use crate::disk::Root;
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::model::plan::{Draft, PlanKind};
 use crate::model::watch::Watch;
+use crate::store::generation;
+use crate::store::layout;
 
 /// The state that is planned for: reading is all that it can be used for.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +55,19 @@ impl<'a> Ground<'a> {
     pub fn watch(&self) -> Watch<'a> {
         self.watch
     }
+}
+
+/// Refuses a data directory of another program, and one in which something has the place of a
+/// folder: what should lie there is neither read nor can anything be put there, so that no plan
+/// could be trusted.
+pub(super) fn refuse_unsafe(root: &Root) -> Result<()> {
+    match generation::locate(root) {
+        Err(e) if e.kind() == ErrorKind::ForeignArchive => return Err(e),
+        _ => {}
+    }
+    layout::FOLDERS
+        .iter()
+        .try_for_each(|folder| root.require_folder(folder))
 }
 
 /// The ground of a dry run, which owns its data directory.

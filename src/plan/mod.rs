@@ -31,5 +31,9 @@ use crate::model::watch::Watch;
 /// What the planner says; a state that can't be planned for is such an error.
 pub fn plan(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Plan> {
     let open = Ground::open(env, watch)?;
-    Plan::seal(planner.plan(&open.ground())?)
+    let ground = open.ground();
+    if let Some(root) = ground.root() {
+        ground::refuse_unsafe(root)?;
+    }
+    Plan::seal(planner.plan(&ground)?)
 }

@@ -1,7 +1,7 @@
 //! A rehearsal: everything up to the promotion, then the candidate is removed and a receipt says how
 //! it went. The live archive is not touched.
 
-use super::ground::{Ground, Planner};
+use super::ground::{Ground, Planner, refuse_unsafe};
 use super::perform::fresh_generation;
 use super::sealed::Plan;
 use super::stage::stage;
@@ -42,6 +42,7 @@ pub fn rehearse(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Re
             format!("there is nothing in {}", env.data_dir().display()),
         )
     })?;
+    refuse_unsafe(&root)?;
     crate::store::mirror::refuse_newer(&root)?;
     // Nothing of another program's, and nothing for a plan that can't be made, is ever written.
     Plan::seal(planner.plan(&Ground::under(env, &root, watch))?)?;

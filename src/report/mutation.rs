@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::envelope::Body;
 use crate::model::plan::{
-    Action, Body as Covered, CaptureName, Coverage, GateResult, Lost, Missing, PlanKind, Rung,
+    Action, ArchiveState, Body as Covered, CaptureName, Coverage, FileState, GateResult, Listed,
+    Lost, Missing, PlanKind, PromiseState, Rung,
 };
 use crate::model::verdict::AuthorityLevel;
 use crate::store::run::{ActionOutcome, Moved, Probe, RunStatus};
@@ -52,8 +53,65 @@ pub struct PlanView {
     pub unreadable_captures: Vec<CaptureName>,
     /// How many there are.
     pub unreadable_captures_total: u64,
-    /// Everything that the fingerprint covers.
-    pub covered: Covered,
+    /// Everything that the fingerprint covers. Left out of an apply without `--detail full`: it is
+    /// that of the plan that was approved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covered: Option<CoveredView>,
+}
+
+/// What the fingerprint covers, as documents have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CoveredView {
+    /// Version of this form.
+    pub format: u32,
+    /// The command.
+    pub kind: PlanKind,
+    /// Options that change the outcome.
+    pub options: BTreeMap<String, String>,
+    /// The archive.
+    pub archive: ArchiveState,
+    /// What the coverage ledger promises; null when there is none.
+    pub promises: Option<PromiseState>,
+    /// Digest of the marker that an earlier failure left, hex; null when there is none.
+    pub marker: Option<String>,
+    /// Files that are read beside the archive and the mirror.
+    pub inputs: Vec<FileState>,
+    /// What will not be there afterwards, by conversation.
+    pub missing: Listed<Missing>,
+    /// What is done, in order. Without `--detail full` it stands beside this object only, and is
+    /// covered all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actions: Option<Vec<Action>>,
+}
+
+impl CoveredView {
+    /// The view of a body, with or without its actions.
+    #[must_use]
+    pub fn of(body: &Covered, with_actions: bool) -> Self {
+        // Field by field, so that one that is added to the body is not forgotten here.
+        let Covered {
+            format,
+            kind,
+            options,
+            archive,
+            promises,
+            marker,
+            inputs,
+            missing,
+            actions,
+        } = body.clone();
+        CoveredView {
+            format,
+            kind,
+            options,
+            archive,
+            promises,
+            marker,
+            inputs,
+            missing,
+            actions: Some(actions).filter(|_| with_actions),
+        }
+    }
 }
 
 /// The candidate.

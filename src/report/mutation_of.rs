@@ -2,8 +2,8 @@
 
 use super::envelope::Site;
 use super::mutation::{
-    CandidateStaging, CoverageSummary, ForensicBundle, Mode, Mutation, PlanView, ReceiptView,
-    Rollback, SourceAuthority,
+    CandidateStaging, CoverageSummary, CoveredView, ForensicBundle, Mode, Mutation, PlanView,
+    ReceiptView, Rollback, SourceAuthority,
 };
 use super::time::rfc3339;
 use crate::model::plan::{
@@ -85,7 +85,7 @@ pub fn plan_view(showing: Showing<'_>, plan: &Plan) -> PlanView {
             .cloned()
             .collect(),
         unreadable_captures_total: notes.unreadable.len() as u64,
-        covered: plan.body().clone(),
+        covered: Some(CoveredView::of(plan.body(), showing.full)),
     }
 }
 

@@ -171,6 +171,7 @@ pub enum Live {
 /// # Errors
 /// `foreign-archive` when another program's archive lies at the root; `archive-missing` when one
 /// existed and is gone; `archive-unreadable` when `CURRENT` or the manifest is damaged;
+/// `unsafe-target` when something else has the place of the generations or of one of these files;
 /// `schema-too-new` when a newer version of this program made it; `io`.
 pub fn locate(root: &Root) -> Result<Live> {
     let Some(id) = current(root)? else {
@@ -184,6 +185,7 @@ pub fn locate(root: &Root) -> Result<Live> {
             )
             .with_hint("Name another data directory with --data-dir; nothing was written here."));
         }
+        root.require_folder(layout::GENERATIONS)?;
         if root.file_len(layout::COVERAGE)?.is_some_and(|len| len > 0) {
             return Err(missing(
                 root,
@@ -194,6 +196,7 @@ pub fn locate(root: &Root) -> Result<Live> {
             mirror: root.exists(layout::MIRROR)?,
         });
     };
+    root.require_folder(layout::GENERATIONS)?;
     let manifest = match manifest(root, &id) {
         Ok(Some(manifest)) => manifest,
         Ok(None) if root.exists(&layout::archive_db(id.as_str()))? => {

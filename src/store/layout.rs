@@ -62,6 +62,22 @@ pub const ACCEPTED: &str = "doctor/accepted";
 /// What runs put aside.
 pub const QUARANTINE: &str = "doctor/quarantine";
 
+/// Folders of what can't be made again, and of the locks: nothing else may have their places.
+pub const FOLDERS: [&str; 12] = [
+    GENERATIONS,
+    BACKUPS,
+    "locks",
+    MIRROR,
+    PACKS,
+    LEDGERS,
+    INTENTS,
+    RECEIPTS,
+    EVENTS,
+    FAILURES,
+    QUARANTINE,
+    ATTESTATIONS,
+];
+
 /// What one run put aside; the paths below are those that the files had.
 #[must_use]
 pub fn quarantine(run: &str) -> String {

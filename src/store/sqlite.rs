@@ -360,6 +360,7 @@ pub fn failed(doing: &str, path: &Path, e: rusqlite::Error) -> Error {
     Error::new(kind, format!("cannot {doing} {}: {text}", path.display()))
         .with_context("path", path.display().to_string())
         .with_source(e)
+        .saying_who_may(path)
 }
 
 fn is_failed_read(e: &rusqlite::Error) -> bool {

@@ -496,3 +496,68 @@ fn going_back_killed_at_every_sync() {
     println!("torture | R11 going back, killed | {killed} | {killed} | 0 |");
     assert!(killed > 5, "{killed}");
 }
+
+/// R16: a killed run made a folder and did not come to sync its entry. Who uses it next does, before
+/// anything is put into it.
+#[test]
+fn a_folder_that_a_killed_run_left_empty_is_synced_in_its_parent_before_it_is_used() {
+    let options = ["-e", "trace=write,pwrite64,writev,fsync,fdatasync"].map(str::to_owned);
+    let bench = Bench::new(Plan::Create);
+    if bench.calls(bench.work()).is_none() {
+        return;
+    }
+    for rel in [
+        "doctor",
+        "doctor/events",
+        "doctor/intents",
+        "doctor/receipts",
+        "backups",
+    ] {
+        bench.put_back();
+        let folder = bench.data().join(rel);
+        assert!(!folder.exists(), "{rel} is made by this plan");
+        std::fs::create_dir_all(&folder).unwrap();
+        let ended = bench.traced(bench.work(), &options);
+        assert!(ended.out.status.success(), "{rel}: {ended:?}");
+        synced_before_use(&ended.log, &folder);
+    }
+    let home = super::harness::Home::new(super::harness::Work::First);
+    for rel in [
+        "",
+        "raw-mirror",
+        "raw-mirror/packs",
+        "raw-mirror/sources",
+        "generations",
+    ] {
+        home.put_back();
+        let folder = home.data().join(rel);
+        std::fs::create_dir_all(&folder).unwrap();
+        let ended = home.traced(&options);
+        assert!(ended.out.status.success(), "{rel}: {ended:?}");
+        let folder = if rel.is_empty() { home.data() } else { folder };
+        synced_before_use(&ended.log, &folder);
+    }
+}
+
+fn synced_before_use(log: &str, folder: &std::path::Path) {
+    let above = folder.parent().unwrap().to_string_lossy().into_owned();
+    let (folder, locks) = (
+        folder.to_string_lossy(),
+        format!("{}/locks/", folder.display()),
+    );
+    for line in log.lines() {
+        let path = line
+            .split_once('<')
+            .and_then(|(_, rest)| rest.split_once('>'));
+        let Some((path, _)) = path else { continue };
+        if line.contains("sync(") && path == above {
+            return;
+        }
+        let inside = path.starts_with(&*folder) && !path.starts_with(&locks);
+        assert!(
+            !inside,
+            "{folder} is used before its entry is synced: {line}"
+        );
+    }
+    panic!("the entry of {folder} is never synced");
+}

@@ -130,7 +130,7 @@ fn a_crowd_with_kills_loses_nothing_that_was_acknowledged() {
     let s = Sandbox::in_memory();
     s.put(&source(9), &session(9, &[1, 2, 3]));
     s.run(&["index"]).expect(0);
-    super::states::back_up(&s, "first");
+    super::lab::back_up(&s, "first");
     let seed = std::env::var("CASS_PLAN_SEED").ok();
     let crowd = Crowd {
         s,

@@ -25,6 +25,7 @@ mod place;
 mod racing;
 mod same;
 mod sequences;
+mod sizes;
 mod stale;
 mod states;
 mod still;

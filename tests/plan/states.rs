@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use super::lab::{apply_argv, db, fingerprint, flip, indexed, plan, run_argv, tamper};
+use super::lab::{apply_argv, back_up, db, fingerprint, flip, indexed, plan, tamper};
 use super::place::copy;
 use super::sandbox::{Ran, Sandbox};
 
@@ -58,13 +58,6 @@ fn into_the_wal(s: &Sandbox) {
     lock.lock_shared().unwrap();
     grow(s, 66);
     s.run(&["index", "--skip-lexical"]).expect(0);
-}
-
-pub fn back_up(s: &Sandbox, label: &str) {
-    let planned = s
-        .run(&["doctor", "backups", "create", "--label", label])
-        .expect(0);
-    run_argv(s, &apply_argv(&planned)).expect(0);
 }
 
 /// A damaged row and commits in the WAL: rung 4.

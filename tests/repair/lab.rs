@@ -173,6 +173,15 @@ pub fn run_argv(s: &Sandbox, argv: &[String]) -> Ran {
     ran(c.args(argv).output().unwrap())
 }
 
+/// Makes a backup.
+#[track_caller]
+pub fn back_up(s: &Sandbox, label: &str) {
+    let planned = s
+        .run(&["doctor", "backups", "create", "--label", label])
+        .expect(0);
+    apply(s, &planned).expect(0);
+}
+
 /// Plans and applies.
 #[track_caller]
 pub fn repair(s: &Sandbox) -> Ran {

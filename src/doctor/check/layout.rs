@@ -1,15 +1,61 @@
 //! `layout.current`: whether the data directory is ours, and whether `CURRENT` names an archive.
 
+use std::path::Path;
+
 use super::context::{ArchivePlace, Context};
-use crate::disk::writer_owner;
-use crate::error::ErrorKind;
-use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
+use crate::disk::{Root, writer_owner};
+use crate::error::{Error, ErrorKind};
+use crate::model::finding::{
+    CheckId, CheckOutcome, CheckResult, Finding, Severity, SkipReason, UnknownReason,
+};
 use crate::model::next::{Next, REPAIR};
 use crate::store::archive::unnamed_generation;
 use crate::store::generation::{self, Live};
 use crate::store::{backup, layout};
 
 pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
+    let mut results = live(cx);
+    let (Some(root), true) = (&cx.root, cx.refusal.is_none()) else {
+        return results;
+    };
+    let found = in_the_way(root);
+    if let (false, Some(result)) = (found.is_empty(), results.first_mut()) {
+        // The generations are named by what looks for the live one, too.
+        result
+            .findings
+            .retain(|f| found.iter().all(|g| g.subject != f.subject));
+        result.findings.extend(found);
+        result.outcome = CheckOutcome::Error;
+    }
+    results
+}
+
+/// What has the place of a folder. Nothing in it is read, and nothing can be put there.
+fn in_the_way(root: &Root) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    for folder in layout::FOLDERS {
+        let Err(e) = root.require_folder(folder) else {
+            continue;
+        };
+        let path = e.context().get("path").map(Path::new);
+        let rel = path.and_then(|p| p.strip_prefix(root.path()).ok());
+        let subject = rel.map_or(folder.to_owned(), |rel| rel.display().to_string());
+        if found.iter().all(|f| f.subject != subject) {
+            let message = by_hand(e.message());
+            let id = CheckId::LayoutCurrent;
+            found.push(Finding::new(
+                id,
+                "in-the-way",
+                Severity::Error,
+                subject,
+                message,
+            ));
+        }
+    }
+    found
+}
+
+fn live(cx: &mut Context) -> Vec<CheckResult> {
     let id = CheckId::LayoutCurrent;
     let Some(root) = &cx.root else {
         cx.facts.never();
@@ -95,6 +141,7 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 ErrorKind::PermissionDenied => {
                     cx.place = ArchivePlace::Lost;
                     cx.archive_unreadable = true;
+                    let message = what_to_do(&e);
                     let f = Finding::new(
                         id,
                         "archive-unreadable",
@@ -111,7 +158,11 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 // Somebody else put it there and has to take it away.
                 ErrorKind::UnsafeTarget => {
                     cx.place = ArchivePlace::Lost;
-                    refused("current-unreadable", layout::CURRENT, by_hand(&message))
+                    let path = e.context().get("path").map(Path::new);
+                    let rel = path.and_then(|p| p.strip_prefix(root.path()).ok());
+                    let subject =
+                        rel.map_or(layout::CURRENT.to_owned(), |p| p.display().to_string());
+                    refused("current-unreadable", &subject, by_hand(&message))
                 }
                 _ => {
                     cx.place = ArchivePlace::Lost;
@@ -121,6 +172,15 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
                 }
             }
         }
+    }
+}
+
+/// An error as a finding tells it, where the operator has to put something right first.
+pub(super) fn what_to_do(e: &Error) -> String {
+    match (e.kind(), e.hint()) {
+        (ErrorKind::PermissionDenied, Some(hint)) => format!("{}. {hint}", e.message()),
+        (ErrorKind::PermissionDenied, None) => e.message().to_owned(),
+        _ => by_hand(e.message()),
     }
 }
 

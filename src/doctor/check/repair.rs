@@ -1,7 +1,7 @@
 //! `repair.*`: what a repair that failed, or was killed, left behind.
 
 use super::context::{ArchivePlace, Context};
-use super::layout::by_hand;
+use super::layout::what_to_do;
 use crate::disk::{EntryKind, writer_owner};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
 use crate::model::next::Next;
@@ -36,7 +36,7 @@ pub(super) fn marker(cx: &mut Context) -> Vec<CheckResult> {
         ),
         Err(e) => {
             cx.facts.marker = RepairMarker::Corrupt;
-            let message = by_hand(e.message());
+            let message = what_to_do(&e);
             let f = Finding::new(id, "unreadable", Severity::Warn, layout::MARKER, message);
             return vec![CheckResult::ran(id, vec![f])];
         }
@@ -59,7 +59,7 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
                 "unreadable",
                 Severity::Warn,
                 layout::INTENTS,
-                e.message(),
+                what_to_do(&e),
             );
             return vec![CheckResult::ran(id, vec![f])];
         }
