@@ -78,6 +78,10 @@ pub struct CoveredView {
     pub inputs: Vec<FileState>,
     /// What will not be there afterwards, by conversation.
     pub missing: Listed<Missing>,
+    /// The same by record, with messages that are lost from records that are kept; left out where
+    /// there is none.
+    #[serde(skip_serializing_if = "Listed::is_empty")]
+    pub lost: Listed<Lost>,
     /// What is done, in order. Without `--detail full` it stands beside this object only, and is
     /// covered all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +102,7 @@ impl CoveredView {
             marker,
             inputs,
             missing,
+            lost,
             actions,
         } = body.clone();
         CoveredView {
@@ -109,6 +114,7 @@ impl CoveredView {
             marker,
             inputs,
             missing,
+            lost,
             actions: Some(actions).filter(|_| with_actions),
         }
     }

@@ -32,7 +32,8 @@ fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
         let p = Place::copy_of(&state.path());
         let plan = |ran: &super::sandbox::Ran| {
             let plan = ran.json.as_object().unwrap().values();
-            plan.cloned().find(|v| v.get("apply_argv").is_some())
+            let mut found = plan.filter(|v| v.get("apply_argv").is_some());
+            found.next().cloned()
         };
         let planned = &state.planned;
         let size = planned.stdout.len();

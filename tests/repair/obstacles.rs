@@ -210,7 +210,7 @@ fn what_is_not_permitted_names_who_has_to_change_what() {
             return;
         };
         let at = s.data().join(folder);
-        fs::set_permissions(&at, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o0)).unwrap();
         for words in COMMANDS {
             let ran = s.run_as_nobody(words).unwrap();
             let what = format!("{folder}: {}: {}", words.join(" "), ran.stdout);

@@ -33,6 +33,9 @@ pub(in crate::doctor) struct Holder {
     pub coverage: BTreeMap<String, u64>,
     /// Whether nothing of it is damaged.
     pub is_whole: bool,
+    /// Whether an undo took it back. What it was made of was there then, and the plan that made it
+    /// must be the same plan again: it is used only where something would be lost without it.
+    pub is_spare: bool,
     /// Messages whose own row is damaged, ranges that can't be read counted as one: their record
     /// may be there, their text is not.
     pub damaged_messages: u64,
@@ -73,6 +76,7 @@ impl Holder {
             rows: 0,
             coverage: BTreeMap::new(),
             is_whole: false,
+            is_spare: false,
             damaged_messages: 0,
             by_pages: false,
         };
@@ -179,27 +183,20 @@ pub(super) fn holders(
         .into_iter()
         .map(|(id, _)| (id.to_string(), backup::database_of(&id)))
         .collect();
-    kept.extend(
-        seal::list(root)?
-            .into_iter()
-            // What an undo took back was made of what is still there: it adds nothing, and the plan
-            // that made it must be the same plan again.
-            .filter(|(_, seal)| {
-                !seal
-                    .as_ref()
-                    .is_ok_and(|s| s.reason == Purpose::Undo.word())
-            })
-            .map(|(id, _)| (id.to_string(), layout::archive_db(id.as_str()))),
-    );
+    let mut taken_back = HashSet::new();
+    for (id, seal) in seal::list(root)? {
+        if seal.is_ok_and(|s| s.reason == Purpose::Undo.word()) {
+            taken_back.insert(id.to_string());
+        }
+        kept.push((id.to_string(), layout::archive_db(id.as_str())));
+    }
     kept.reverse();
     for (name, rel) in kept {
-        all.extend(Holder::read(
-            AuthorityClass::Backup,
-            &name,
-            root,
-            &rel,
-            watch,
-        )?);
+        let holder = Holder::read(AuthorityClass::Backup, &name, root, &rel, watch)?;
+        all.extend(holder.map(|mut holder| {
+            holder.is_spare = taken_back.contains(&name);
+            holder
+        }));
     }
     if let Some(from) = from {
         let (other, rel) = from.locate()?;

@@ -388,15 +388,19 @@ impl RepairPlanner {
             body.inputs.extend(named.files.clone());
         }
         let mirror_gives = given > 0;
-        let mut useful: Vec<&Holder> = all
-            .iter()
-            .filter(|h| {
-                h.class == AuthorityClass::Named || unpromised || !evidence.unreadable.is_empty()
-            })
-            .filter(|h| h.rows > 0)
-            .collect();
-        // A record that is taken over without its message counts as held: whole archives come first.
-        useful.sort_by_key(|h| !h.is_whole);
+        let sought = Sought {
+            root,
+            from: self.from.as_ref(),
+            evidence: &evidence,
+            rows: &[],
+            all: unpromised,
+            watch,
+        };
+        let Chosen {
+            useful,
+            missing,
+            lost,
+        } = choose(&sought, &all, mirror_gives)?;
         let archive_gives = useful.iter().any(|h| h.class == AuthorityClass::Archive);
         known.mirror = if evidence.mirror {
             "the mirror gives none of what was promised, and the archive no verified row".to_owned()
@@ -404,7 +408,6 @@ impl RepairPlanner {
             "there is no mirror, and the archive gives no verified row".to_owned()
         };
         known.backups = "there is no backup that verifies".to_owned();
-        let mut missing = evidence.missing(&held(&useful, &evidence.touched));
         let sole = useful
             .iter()
             .filter(|h| h.class == AuthorityClass::Archive)
@@ -429,7 +432,7 @@ impl RepairPlanner {
         let whole = all
             .iter()
             .filter(|h| h.class == AuthorityClass::Backup && h.is_whole)
-            .max_by_key(|h| h.rows);
+            .max_by_key(|h| (!h.is_spare, h.rows));
         let remedy = if mirror_gives || archive_gives || self.from.is_some() {
             Remedy::Candidate(Recipe::Rebuild {
                 rows,
@@ -460,15 +463,7 @@ impl RepairPlanner {
             } else {
                 coverage_gate(gates, &missing);
             }
-            let sought = Sought {
-                root,
-                from: self.from.as_ref(),
-                evidence: &evidence,
-                rows: &useful,
-                all: unpromised,
-                watch,
-            };
-            notes.lost = lost(&sought, &mut missing)?;
+            notes.lost = lost;
             notes.accepted = evidence.lost_for_good(&missing);
             damage_gate(gates, &notes.lost);
             sole_gate(gates, sole);
@@ -483,6 +478,58 @@ impl RepairPlanner {
             index_damaged: evidence.index_damaged,
         })
     }
+}
+
+/// The archives whose rows are taken over, and what is missing all the same.
+struct Chosen<'h> {
+    useful: Vec<&'h Holder>,
+    missing: Vec<Missing>,
+    lost: Vec<Lost>,
+}
+
+/// What an undo took back is used only where something would be lost without it.
+fn choose<'h>(sought: &Sought<'_>, all: &'h [Holder], mirror_gives: bool) -> Result<Chosen<'h>> {
+    let of = |with_spare: bool| -> Result<Chosen<'h>> {
+        let mut useful: Vec<&Holder> = all
+            .iter()
+            .filter(|h| {
+                h.class == AuthorityClass::Named
+                    || sought.all
+                    || !sought.evidence.unreadable.is_empty()
+            })
+            .filter(|h| h.rows > 0 && (with_spare || !h.is_spare))
+            .collect();
+        // A record keeps the place that the first archive gives it: whole ones come first.
+        useful.sort_by_key(|h| !h.is_whole);
+        let evidence = sought.evidence;
+        let mut missing = evidence.missing(&held(&useful, &evidence.touched));
+        let sought = Sought {
+            rows: &useful,
+            ..*sought
+        };
+        let lost = lost(&sought, &mut missing)?;
+        Ok(Chosen {
+            useful,
+            missing,
+            lost,
+        })
+    };
+    let without = of(false)?;
+    let suffices = without.missing.is_empty() && without.lost.is_empty();
+    let gives_some = mirror_gives || !without.useful.is_empty();
+    if suffices && gives_some || !all.iter().any(|h| h.is_spare && h.rows > 0) {
+        return Ok(without);
+    }
+    let with = of(true)?;
+    let size = |c: &Chosen<'_>| {
+        let records: u64 = c.missing.iter().map(|m| m.records.0).sum();
+        (records, c.lost.len())
+    };
+    Ok(if !gives_some || size(&with) < size(&without) {
+        with
+    } else {
+        without
+    })
 }
 
 /// How rows of the archive fill what the mirror can't give, or why they don't.

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::append::{CaptureRef, SourceAppend, SourceKind};
 use super::place::Place;
-use super::rescue::{Known, RecordRow, Rescued, SkipRow};
+use super::rescue::{Known, Numbered, RecordRow, Rescued, SkipRow};
 use super::rows::{blob, int, opt_int, put, text, to_i64};
 use super::schema::{RECORDS, SKIPS};
 use super::state::ConversationRow;
@@ -498,7 +498,7 @@ impl Replay<'_, '_> {
         &mut self,
         r: &RecordRow,
         place: Place,
-    ) -> Result<(Disposition, Option<Vec<(i64, Message)>>)> {
+    ) -> Result<(Disposition, Option<Vec<Numbered>>)> {
         // A copy or a folded record has no messages; what it is matters where it has no id.
         let bare = matches!(place, Place::Copy { .. } | Place::Fold(_));
         if bare && r.native_id.is_some() {

@@ -138,6 +138,9 @@ pub struct RescuedKey<'a> {
     pub line: u64,
 }
 
+/// A message with its number in its record.
+pub(super) type Numbered = (i64, Message);
+
 /// A row of `records`.
 #[derive(Debug, Clone)]
 pub(super) struct RecordRow {
@@ -517,7 +520,7 @@ impl<'l> Rescued<'l> {
 
     /// The messages of a record, each with its number in it, and whether some of them are known to
     /// be lost.
-    pub(super) fn messages(&self, record: i64) -> Result<(Vec<(i64, Message)>, bool)> {
+    pub(super) fn messages(&self, record: i64) -> Result<(Vec<Numbered>, bool)> {
         let mut found = Vec::new();
         let mut lost = false;
         let first = record << PART_BITS;
