@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exit::ExitCodeKind;
 use crate::model::finding::RiskLevel;
 use crate::model::next::{Next, NextId};
-use crate::model::plan::{GateVerdict, Listed, Lost, LostWhat};
+use crate::model::plan::{GateVerdict, Lost, LostWhat};
 use crate::model::provider::Provider;
 use crate::model::watch::Watch;
 use crate::plan::{Applied, Approval, Ended, Fingerprint, Plan, Planner, apply, plan};
@@ -19,7 +19,7 @@ use crate::report::envelope::{Body, OperationOutcome, OutcomeKind, Report, Statu
 use crate::report::mutation::{Mutation, PlanView};
 use crate::report::mutation_of::{Showing, applied, apply_argv, plan_view, planned};
 
-/// Losses that are shown one by one.
+/// Conversations with losses that are shown one by one.
 const SHOWN: usize = 5;
 /// A longer plan file is none.
 const PLAN_FILE: u64 = 256 << 20;
@@ -259,8 +259,6 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
         page.anomaly(mark, &gate.reason);
     }
     let c = &mutation.coverage_summary;
-    // Only then more is in the document.
-    let full = c.lost.len() > Listed::<Lost>::SHOWN;
     // What is told by record is told by conversation as well.
     if c.lost.is_empty() {
         for missing in c.missing.iter().take(SHOWN) {
@@ -270,17 +268,16 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
             page.anomaly(Mark::Warn, &text);
         }
     }
-    for one in c.lost.iter().take(if full { c.lost.len() } else { SHOWN }) {
+    for one in &c.lost {
         page.anomaly(Mark::Warn, &lost(one));
     }
-    let shown = if full {
-        c.lost.len()
-    } else {
-        c.lost.len().min(SHOWN)
-    } as u64;
-    if c.lost_total > shown {
-        let more = count(c.lost_total - shown, "more loss", "more losses");
-        page.anomaly(Mark::Warn, &format!("{more}: --detail full lists them"));
+    let more = c.lost_total - c.lost.len() as u64;
+    if let (1.., Some(argv)) = (more, &c.detail_argv) {
+        let more = count(more, "more loss", "more losses");
+        page.anomaly(
+            Mark::Warn,
+            &format!("{more}, listed by: {}", shell_line(argv)),
+        );
     }
     for rung in plan.rungs.iter().filter(|r| r.taken) {
         page.fact(&format!("rung {}    {}", rung.rung, rung.reason));

@@ -236,6 +236,19 @@ pub fn for_each_within(
     stream(root, len, &mut |n, line, _| on_line(n, line), on_problem)
 }
 
+/// The same; each line comes with its link hash.
+///
+/// # Errors
+/// As [`for_each`].
+pub fn for_each_linked_within(
+    root: &Root,
+    len: u64,
+    on_line: &mut dyn FnMut(u64, Line, &str) -> Result<()>,
+    on_problem: &mut dyn FnMut(LedgerProblem) -> Result<()>,
+) -> Result<u64> {
+    stream(root, len, on_line, on_problem)
+}
+
 fn stream(
     root: &Root,
     len: u64,

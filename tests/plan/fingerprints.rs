@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cass::model::plan::{
     Action, ArchiveState, AuthorityClass, Body, CaptureName, Count, DerivedAsset, FileState,
-    Listed, Missing, MissingReason, PlanKind, PromiseState, Recipe, RowAuthority,
+    Listed, Lost, LostWhat, Missing, MissingReason, PlanKind, PromiseState, Recipe, RowAuthority,
 };
 use cass::plan::Fingerprint;
 use serde_json::Value;
@@ -86,6 +86,19 @@ fn bodies() -> Vec<Body> {
         records: Count(5),
         reason: MissingReason::CaptureUnreadable,
     }]);
+    repair.lost = Listed::of(&[Lost {
+        conversation: Some(text("claude:1")),
+        provider: None,
+        native_id: Some(text("n")),
+        what: LostWhat::Records,
+        count: Some(Count(5)),
+        source: Some("04".repeat(16)),
+        seq: Some(Count(2)),
+        lines: Some((Count(7), Count(11))),
+        bytes: None,
+        hash: Some("05".repeat(32)),
+        reason: MissingReason::CaptureUnreadable,
+    }]);
     repair.actions = vec![
         Action::FinishInterrupted {
             run_id: text("run-1"),
@@ -99,6 +112,10 @@ fn bodies() -> Vec<Body> {
         Action::RenewLedger {
             file: file("coverage.jsonl", 99),
         },
+        Action::AcceptLoss {
+            captures: captures.clone(),
+            conversations: repair.missing.clone(),
+        },
         Action::PromoteCandidate,
         Action::RebuildDerived {
             asset: DerivedAsset::MirrorIndex,
@@ -111,6 +128,7 @@ fn bodies() -> Vec<Body> {
             marker: "03".repeat(32),
         },
     ];
+    let begin = captures.clone();
     let mut restore = Body::new(PlanKind::BackupRestore, live(true));
     restore.actions = vec![
         Action::StageCandidate {
@@ -141,8 +159,14 @@ fn bodies() -> Vec<Body> {
             generation: text("g00000001"),
             files: vec![file("a.db", 3)],
         },
+        Action::WithdrawAcceptance {
+            run_id: text("run-2"),
+        },
         Action::PutBack {
             run_id: text("run-2"),
+        },
+        Action::StageCandidate {
+            recipe: Recipe::Begin { unreadable: begin },
         },
     ];
     vec![repair, restore, create, undo]

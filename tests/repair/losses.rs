@@ -419,3 +419,63 @@ fn long_lists_are_cut_with_total_and_the_command_for_all() {
     assert_eq!(fingerprint(&full), fingerprint(&planned));
     assert!(full.at("/coverage_summary/detail_argv").is_null());
 }
+
+/// A run that was killed before its receipt: its intent is there, and what it wrote.
+fn unreceipt(s: &Sandbox, applied: &Ran) {
+    fs::remove_file(s.data().join(applied.text("/receipt/path"))).unwrap();
+}
+
+#[test]
+fn a_killed_run_accepts_nothing_unless_it_is_finished() {
+    // Without a promotion it has not taken effect: closed, and the alarm stays.
+    let s = indexed();
+    s.put(
+        ".claude/history.jsonl",
+        b"{\"display\":\"a\",\"timestamp\":1780000000000,\"project\":\"/\"}\n",
+    );
+    s.run(&["index"]).expect(0);
+    prune(&s);
+    fs::remove_file(s.data().join(PACK)).unwrap();
+    let planned = plan(&s, &["doctor", "repair"]).expect(0);
+    let applied = apply(&s, &planned).expect(0);
+    no_error(&s);
+    unreceipt(&s, &applied);
+    s.run(&["doctor", "check"]).expect(1);
+    s.run(&["index"]).expect(0);
+    assert!(code(&s, &[], "promise-not-kept").is_some());
+    let again = plan(&s, &["doctor", "repair"]).expect(0);
+    assert_eq!(fingerprint(&again), fingerprint(&planned));
+    apply(&s, &again).expect(0);
+    no_error(&s);
+
+    // With one, whoever comes next finishes it.
+    let s = indexed();
+    fs::write(db(&s), [9u8; 50_000]).unwrap();
+    fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
+    let planned = plan(&s, &["doctor", "repair"]).expect(0);
+    let applied = apply(&s, &planned).expect(0);
+    prune(&s);
+    unreceipt(&s, &applied);
+    assert!(code(&s, &[], "accepted-loss").is_none());
+    s.run(&["index"]).expect(0);
+    assert!(code(&s, &[], "accepted-loss").is_some());
+    assert_eq!(no_error(&s), [""; 0]);
+}
+
+#[test]
+fn an_accepted_loss_is_no_promise_to_the_scan_either() {
+    let s = indexed();
+    fs::write(db(&s), [9u8; 50_000]).unwrap();
+    fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
+    let planned = plan(&s, &["doctor", "repair"]).expect(0);
+    apply(&s, &planned).expect(0);
+    prune(&s);
+    s.run(&["index"]).expect(0);
+    let scan = s.run(&["doctor", "archive-scan"]).expect(0);
+    assert_eq!(
+        scan.number("/coverage_summary/conversations"),
+        0,
+        "{}",
+        scan.stdout
+    );
+}

@@ -18,6 +18,7 @@ mod full_disk;
 mod interrupted;
 mod lab;
 mod losses;
+mod no_ids;
 mod obstacles;
 mod operator;
 mod rungs;

@@ -157,7 +157,11 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
 }
 
 /// The captures that can't be given back.
-struct Lost(Result<BTreeMap<Capture, Loss>>);
+struct Lost {
+    found: Result<BTreeMap<Capture, Loss>>,
+    /// Whether the archive was asked for them.
+    asked: bool,
+}
 
 impl Lost {
     fn find(cx: &Context, root: &Root, mirror: &MirrorReader<'_>, seen: &Seen) -> Lost {
@@ -175,16 +179,19 @@ impl Lost {
             };
             losses(&ground, seen)
         };
-        Lost(look())
+        Lost {
+            found: look(),
+            asked: believed,
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = (&Capture, &Loss)> {
-        self.0.iter().flatten()
+        self.found.iter().flatten()
     }
 
     /// How bad the worst of them is; `None` where no capture is lost.
     fn worst(&self) -> Option<Severity> {
-        if self.0.is_err() {
+        if self.found.is_err() {
             return Some(Severity::Error);
         }
         self.all().map(|(_, loss)| severity(loss)).max()
@@ -192,7 +199,7 @@ impl Lost {
 
     /// The same of one source.
     fn worst_of(&self, key: SourceKey) -> Option<Severity> {
-        if self.0.is_err() {
+        if self.found.is_err() {
             return Some(Severity::Error);
         }
         let of = self.all().filter(|((k, _), _)| *k == key);
@@ -201,7 +208,7 @@ impl Lost {
 
     /// Whether any is lost that nobody accepted.
     fn is_open(&self) -> bool {
-        self.0.is_err()
+        self.found.is_err()
             || self
                 .all()
                 .any(|(_, l)| !matches!(l.holding, Holding::Accepted(_)))
@@ -213,7 +220,7 @@ impl Lost {
     }
 
     fn of(&self, capture: Capture) -> Option<&Loss> {
-        self.0.as_ref().ok()?.get(&capture)
+        self.found.as_ref().ok()?.get(&capture)
     }
 }
 
@@ -252,7 +259,11 @@ fn finding(p: &MirrorProblem, lost: &Lost) -> Finding {
                 of("accepted-loss", Severity::Info, message)
             }
             Holding::Nothing => {
-                let message = format!("{}; nothing else that can be read holds it", p.message);
+                let why = match lost.asked {
+                    true => "; nothing else that can be read holds it",
+                    false => "",
+                };
+                let message = format!("{}{why}", p.message);
                 of(code, Severity::Error, message).with_next(REPAIR)
             }
         };

@@ -7,6 +7,7 @@ use super::survey::{Soundness, Survey};
 use crate::disk::Root;
 use crate::doctor::losses::{Capture, Ground, Holding, Loss, Seen, losses};
 use crate::error::Result;
+use crate::model::conversation::Conversation;
 use crate::model::interrupt::Interrupt;
 use crate::model::next::Next;
 use crate::model::plan::{
@@ -142,8 +143,43 @@ pub(super) fn beside(
          held",
         lost.len()
     ));
-    out.losses = Some(listed(&lost, &lacking));
+    let mut listed = listed(&lost, &lacking);
+    named(root, &mut listed)?;
+    out.losses = Some(listed);
     Ok(out)
+}
+
+/// What the harnesses call the conversations, as far as the archive has them.
+fn named(root: &Root, losses: &mut Losses) -> Result<()> {
+    let Some(archive) = ArchiveReader::open(root)?.filter(|_| !losses.missing.is_empty()) else {
+        return Ok(());
+    };
+    let mut names = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let page = archive.conversations_after(after.as_deref(), 1000)?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        after = Some(last.id.clone());
+        let wanted = |c: &Conversation| losses.missing.iter().any(|m| m.conversation == c.id);
+        names.extend(
+            page.into_iter()
+                .filter(wanted)
+                .map(|c| (c.id, (c.provider, c.native_id))),
+        );
+    }
+    for m in &mut losses.missing {
+        if let Some((provider, native)) = names.get(&m.conversation) {
+            (m.provider, m.native_id) = (Some(*provider), Some(native.clone()));
+        }
+    }
+    for l in &mut losses.lost {
+        if let Some((provider, native)) = l.conversation.as_ref().and_then(|id| names.get(id)) {
+            (l.provider, l.native_id) = (Some(*provider), Some(native.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// By conversation, how many records the archive lacks.

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
 use crate::model::source::SourceKey;
+use crate::store::accepted::{Acceptance, Accepted};
 use crate::store::coverage::{self, Line};
 
 /// Conversations of one part.
@@ -39,6 +40,8 @@ pub(super) struct Promises<'a> {
     cut: bool,
     /// Lines that can't be read.
     pub(super) damaged: u64,
+    /// Losses that are no promise of the lines before.
+    accepted: Vec<Acceptance>,
 }
 
 impl<'a> Promises<'a> {
@@ -58,6 +61,7 @@ impl<'a> Promises<'a> {
             next: None,
             cut: false,
             damaged: 0,
+            accepted: Accepted::read(root)?.in_force,
         };
         all.load(None)?;
         Ok(all)
@@ -69,14 +73,16 @@ impl<'a> Promises<'a> {
         let mut end: Option<String> = None;
         let mut damaged = 0;
         let (with_sources, interrupt) = (self.with_sources, self.interrupt);
-        coverage::for_each_within(
+        let accepted = &self.accepted;
+        coverage::for_each_linked_within(
             self.root,
             self.len,
-            &mut |number, line| {
+            &mut |number, line, link| {
                 if number % 256 == 0 {
                     interrupt.check()?;
                 }
                 let Line::Commit(line) = line else {
+                    forget(accepted, link, &mut part);
                     return Ok(());
                 };
                 for (id, records, sum) in line.conversations {
@@ -95,6 +101,7 @@ impl<'a> Promises<'a> {
                         end = part.pop_last().map(|(id, _)| id);
                     }
                 }
+                forget(accepted, link, &mut part);
                 Ok(())
             },
             &mut |_| {
@@ -124,6 +131,21 @@ impl<'a> Promises<'a> {
             self.load(Some(&taken.0))?;
         }
         Ok(Some(taken))
+    }
+}
+
+/// Takes back what was accepted as lost behind this line.
+fn forget(accepted: &[Acceptance], link: &str, part: &mut BTreeMap<String, Promise>) {
+    for lost in accepted
+        .iter()
+        .filter(|a| a.link.as_deref() == Some(link))
+        .flat_map(|a| &a.conversations)
+    {
+        if lost.held == 0 {
+            part.remove(&lost.conversation);
+        } else if let Some(promise) = part.get_mut(&lost.conversation) {
+            (promise.records, promise.sum) = (lost.held, lost.sum);
+        }
     }
 }
 
