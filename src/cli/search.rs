@@ -483,9 +483,9 @@ impl Human for SearchBody {
             (false, RankRule::Best) => "",
             (true, RankRule::Best) => "; the best come first",
             (_, RankRule::BestOfNewest) => {
-                "; ranked 10,000 at a time, those archived last before older ones"
+                "; ranked 2,000 at a time, those archived last before older ones"
             }
-            (_, RankRule::Newest) => "; those archived last come first: most hold these words",
+            (_, RankRule::Newest) => "; those archived last come first: very many hold these words",
         });
         text.push('.');
         let first = r.recommended_commands.first();

@@ -29,8 +29,8 @@ pub struct SearchBody {
     pub query: String,
     /// In the order of `ranking.rule`; of equals the newest first.
     pub hits: Vec<Hit>,
-    /// How many messages match, those of earlier pages included. It counts 10,000 further than the
-    /// pages of the 10,000 matches before these.
+    /// How many messages match, those of earlier pages included. In an index of more than 10,000
+    /// messages it counts 2,000 further than the pages of the 2,000 matches before these.
     pub total: u64,
     /// Whether more messages match or may match: older ones were not counted, or the index does not
     /// know all messages yet.
@@ -59,10 +59,10 @@ pub enum RankRule {
     /// The best first by BM25, of everything that matches.
     #[default]
     Best,
-    /// The best first by BM25, of the newest 10,000 matches; then of the 10,000 before them, and so
+    /// The best first by BM25, of the newest 2,000 matches; then of the 2,000 before them, and so
     /// on.
     BestOfNewest,
-    /// The newest first: most messages hold these words, so that they tell none apart.
+    /// The newest first: so many messages hold these words that they tell none apart.
     Newest,
 }
 
@@ -71,14 +71,15 @@ pub enum RankRule {
 pub struct RankingBlock {
     /// The order of the list.
     pub rule: RankRule,
-    /// Matches that were ranked together, among them these hits: 10,000 at most.
+    /// Matches that were ranked together, among them these hits: 2,000 at most in an index of more
+    /// than 10,000 messages.
     pub ranked: u64,
     /// How many messages match, as the newest part of the index lets one expect; the number itself
     /// when all were counted.
     pub total_estimate: u64,
-    /// Clauses that a message must hold and that had no part in its score: common words, and
-    /// beginnings of words beside words. None in an index of up to 10,000 messages, superseded ones
-    /// counted.
+    /// Clauses that a message must hold and that had no part in its score: words that very many
+    /// messages hold, and beginnings of words beside words. None in an index of up to 10,000
+    /// messages, superseded ones counted.
     pub unweighed: Vec<String>,
 }
 
@@ -104,9 +105,9 @@ impl RankRule {
         match self {
             RankRule::Best => "bm25, then the newest",
             RankRule::BestOfNewest => {
-                "bm25, of 10,000 matches at a time, the last archived ones first"
+                "bm25, of 2,000 matches at a time, the last archived ones first"
             }
-            RankRule::Newest => "the last archived first: most messages hold these words",
+            RankRule::Newest => "the last archived first: very many messages hold these words",
         }
     }
 }

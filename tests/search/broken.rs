@@ -152,6 +152,20 @@ fn every_broken_state_is_found_and_healed() {
         ("another format", "lexical-stale", |s| {
             tamper(s, "UPDATE meta SET format=format+1")
         }),
+        ("the format before", "lexical-stale", |s| {
+            tamper(
+                s,
+                "DROP TABLE newest; ALTER TABLE meta DROP COLUMN messages; ALTER TABLE meta DROP COLUMN newest_from; ALTER TABLE meta DROP COLUMN newest_documents; UPDATE meta SET format=1",
+            )
+        }),
+        (
+            "a count of the archive that is not its own",
+            "lexical-hollow",
+            |s| tamper(s, "UPDATE meta SET messages=messages+1"),
+        ),
+        ("a newest part that is not there", "lexical-hollow", |s| {
+            tamper(s, "UPDATE meta SET newest_from=200, newest_documents=101")
+        }),
         ("another archive", "lexical-stale", |s| {
             tamper(s, "UPDATE meta SET archive_id='x'")
         }),

@@ -7,14 +7,17 @@ use std::fmt::Write;
 use super::sandbox::{Ran, Sandbox};
 use super::talk::id;
 
-/// Messages of the large session: so many that 10,000 are less than half of those with `often`.
-const MANY: usize = 25_500;
+/// Messages of the large session: more than are in the newest part of an index, and so many that
+/// windows of 2,000 matches of `often` lie in it, across its beginning and before it.
+const MANY: usize = 20_500;
+/// So few that all matches are ranked together.
+const FEW: usize = 9_900;
 
 /// A session in which every message holds `common`, two of five `often` (those early in the session
 /// twice), every 50th `rare`, and one `rare` many times.
-fn large(s: &Sandbox) {
+fn session(s: &Sandbox, messages: usize) {
     let mut lines = String::new();
-    for n in 0..MANY {
+    for n in 0..messages {
         let mut text = format!("common words m{n}");
         if n % 5 < 2 {
             text.push_str(if n < 2_500 { " often often" } else { " often" });
@@ -45,18 +48,17 @@ fn numbers(run: &Ran) -> Vec<u64> {
     hits.iter().map(position).collect()
 }
 
-/// All pages of a list, and what is done behind the third one.
-fn pages(s: &Sandbox, word: &str, mut behind: impl FnMut()) -> Vec<Ran> {
+/// All pages of a list, or those behind `first`; and what is done behind the third one.
+fn pages(s: &Sandbox, word: &str, first: Option<&Ran>, mut behind: impl FnMut()) -> Vec<Ran> {
     let mut pages: Vec<Ran> = Vec::new();
     loop {
-        let next = pages
-            .last()
-            .and_then(|p: &Ran| p.at("/next_cursor").as_str());
+        let last = pages.last().or(first);
+        let next = last.and_then(|p: &Ran| p.at("/next_cursor").as_str());
         let mut words = vec!["search", word, "--limit", "1000"];
         words.extend(["--fields", "number,rank"]);
         match next {
             Some(cursor) => words.extend(["--cursor", cursor]),
-            None if pages.is_empty() => {}
+            None if last.is_none() => {}
             None => return pages,
         }
         let page = s.run(&words).expect(0);
@@ -67,16 +69,43 @@ fn pages(s: &Sandbox, word: &str, mut behind: impl FnMut()) -> Vec<Ran> {
     }
 }
 
+/// Everything is ranked together while there is little; a list that was begun then goes on without
+/// a repetition or a gap when the index has become large.
+fn small_and_then_large(s: &Sandbox) {
+    session(s, FEW);
+    let words = ["search", "often", "--limit", "1000", "--fields", "number"];
+    let first = s.run(&words).expect(0);
+    let all = FEW as u64 / 5 * 2;
+    assert_eq!(first.text("/ranking/rule"), "best");
+    assert_eq!(first.number("/total"), all);
+    assert_eq!(first.at("/total_is_lower_bound"), false);
+    let mut shown: BTreeSet<u64> = numbers(&first).into_iter().collect();
+    // Those that hold it twice, which are the oldest.
+    assert!(shown.len() == 1000 && shown.iter().all(|n| *n <= 2_500));
+
+    session(s, MANY);
+    let rest = pages(s, "often", Some(&first), || {});
+    assert_eq!(rest[0].text("/ranking/rule"), "best-of-newest");
+    assert_eq!(rest[0].number("/hits/0/rank"), 1001);
+    let last = rest.last().unwrap();
+    assert_eq!(last.number("/total"), all);
+    assert_eq!(last.at("/total_is_lower_bound"), false);
+    for n in rest.iter().flat_map(numbers) {
+        assert!(n <= FEW as u64 && shown.insert(n), "{n} comes twice");
+    }
+    assert_eq!(shown.len() as u64, all);
+}
+
 #[test]
 fn in_a_large_index_common_words_bring_the_newest_and_rare_words_the_best() {
     let s = Sandbox::new();
-    large(&s);
+    small_and_then_large(&s);
     let all = MANY as u64;
 
     // Every message holds it: the newest come first, and the total says that it is none.
     let run = s.run(&["search", "common", "--limit", "5"]).expect(0);
     assert_eq!(run.text("/ranking/rule"), "newest");
-    assert_eq!(run.number("/total"), 10_000);
+    assert_eq!(run.number("/total"), 2_000);
     assert_eq!(run.at("/total_is_lower_bound"), true);
     assert_eq!(run.number("/ranking/total_estimate"), all);
     assert_eq!(run.at("/ranking/unweighed/0"), "\"common\"");
@@ -110,49 +139,81 @@ fn in_a_large_index_common_words_bring_the_newest_and_rare_words_the_best() {
     };
     let text = page(&["search", "common", "--explain"]);
     assert!(
-        text.contains("More than 10000 messages match, about 25500"),
+        text.contains("More than 2000 messages match, about 20500"),
         "{text}"
     );
     assert!(text.contains("no weight \"common\""), "{text}");
-    assert!(page(&["search", "often"]).contains("10,000 at a time"));
+    assert!(page(&["search", "often"]).contains("2,000 at a time"));
 
-    // Pages of everything, 10,000 ranked at a time. Newer messages belong to no page of this list.
-    let list = pages(&s, "common", || {
+    let late = format!(".claude/projects/-p/{}.jsonl", id(2));
+    let put_late = |text: &str| {
         s.put(
-            &format!(".claude/projects/-p/{}.jsonl", id(2)),
-            format!(r#"{{"type":"user","sessionId":"{}","uuid":"x","cwd":"/w","timestamp":"2026-01-03T03:04:05.000Z","message":{{"role":"user","content":"common often"}}}}"#, id(2)).as_bytes(),
+            &late,
+            format!(r#"{{"type":"user","sessionId":"{}","uuid":"x","cwd":"/w","timestamp":"2026-01-03T03:04:05.000Z","message":{{"role":"user","content":"{text}"}}}}"#, id(2)).as_bytes(),
         );
-        s.run(&["index"]).expect(0);
-    });
+        s.run(&["index"]).expect(0)
+    };
+    // Pages of everything, 2,000 ranked at a time. Newer messages belong to no page of this list.
+    let list = pages(&s, "common", None, || drop(put_late("common often")));
     let shown: Vec<u64> = list.iter().flat_map(numbers).collect();
     assert!(shown.iter().copied().eq((1..=all).rev()));
     let totals: Vec<u64> = list.iter().map(|p| p.number("/total")).collect();
-    assert_eq!(totals[..10], [10_000; 10]);
-    assert_eq!(totals[10..20], [20_000; 10]);
-    assert_eq!(totals[20..], [all; 6]);
+    let expected = (0..20).map(|n| (n / 2 + 1) * 2_000).chain([all]);
+    assert_eq!(totals, expected.collect::<Vec<_>>());
     let last = list.last().unwrap();
     assert_eq!(last.at("/total_is_lower_bound"), false);
     assert_eq!(last.number("/ranking/total_estimate"), all);
     assert_eq!(last.number("/hits/499/rank"), all);
-
     assert_eq!(last.text("/ranking/rule"), "newest");
 
-    // Two of five hold it: the best of the newest 10,000, which are not the best of all, and then
-    // the older ones, best first again.
-    let list = pages(&s, "often", || {});
+    often_in_windows(&pages(&s, "often", None, || {}));
+
+    // A message of the newest part that is written again leaves it.
+    let run = put_late("common seldom");
+    assert_eq!(run.number("/lexical/removed"), 1);
+    assert_eq!(s.run(&["search", "seldom"]).expect(0).number("/total"), 1);
+    let list = pages(&s, "often", None, || {});
+    let of = |list: &[Ran]| list.iter().flat_map(numbers).collect::<Vec<_>>();
+    assert_eq!(of(&list).len() as u64, all / 5 * 2);
+
+    // A newest part that lost documents is seen, and the index made anew at once answers the same.
+    let index = std::fs::read_dir(s.data().join("derived/lexical")).unwrap();
+    let mut index = index.map(|e| e.unwrap().path()).filter(|p| p.is_dir());
+    let db = index.next().unwrap().join("index.db");
+    let conn = rusqlite::Connection::open(db).unwrap();
+    conn.execute_batch("DELETE FROM newest WHERE rowid>20000")
+        .unwrap();
+    drop(conn);
+    let run = s.run(&["search", "often"]).expect(8);
+    assert_eq!(run.text("/lexical/state"), "hollow");
+    s.run(&["index"]).expect(0);
+    let again = pages(&s, "often", None, || {});
+    assert_eq!(of(&again), of(&list));
+}
+
+/// Two of five hold it: the best of the newest 2,000, which are not the best of all, and then the
+/// older ones, best first again.
+fn often_in_windows(list: &[Ran]) {
+    let all = MANY as u64 / 5 * 2 + 1;
     assert_eq!(list[0].text("/ranking/rule"), "best-of-newest");
-    assert_eq!(list[0].number("/total"), 10_000);
-    assert_eq!(list.len(), 11);
+    assert_eq!(list[0].number("/total"), 2_000);
+    assert_eq!(list.len(), 9);
+    let estimate = list[0].number("/ranking/total_estimate");
+    assert!(estimate.abs_diff(all) < 10, "{estimate}");
     let shown: Vec<u64> = list.iter().flat_map(numbers).collect();
-    let older = &list[10];
-    assert_eq!(older.text("/ranking/rule"), "best");
-    assert_eq!(older.number("/total"), all / 5 * 2 + 1);
-    assert_eq!(older.number("/hits/0/rank"), 10_001);
-    assert!(numbers(older).iter().all(|n| *n < 600));
+    // The shortest message with it, the only one of the second session, is the best.
+    assert_eq!(shown[0], 1);
+    assert!(shown[1..2_000].iter().all(|n| *n > 15_000));
     // Those that hold it twice.
-    assert!(shown[..700].iter().all(|n| *n <= 2_500));
+    assert!(shown[6_000..6_799].iter().all(|n| *n <= 2_500));
+    assert!(shown[6_799..8_000].iter().all(|n| *n > 2_500));
+    let older = &list[8];
+    assert_eq!(older.text("/ranking/rule"), "best");
+    assert_eq!(older.number("/total"), all);
+    assert_eq!(older.number("/hits/0/rank"), 8_001);
+    assert!(numbers(older).iter().all(|n| *n < 600));
     let distinct: BTreeSet<u64> = shown.iter().copied().collect();
     // The message of the second session has a number that one of the first has too.
-    assert_eq!(shown.len() as u64, all / 5 * 2 + 1);
-    assert_eq!(distinct.len() as u64, all / 5 * 2);
+    assert_eq!(shown.len() as u64, all);
+    assert_eq!(distinct.len() as u64, all - 1);
 }

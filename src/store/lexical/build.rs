@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 
-use super::schema::{FORMAT, Meta, Served, first_from, fts_rows, kind_code, make, role_code};
+use super::schema::{
+    FORMAT, Meta, NEWEST, Newest, Served, Table, first_from, fts_rows, kind_code, make, role_code,
+};
 use super::state::{Looked, Stamp, State, Survey, current, folders, look_until, verify};
 use super::tokens::{self, Columns, Form, MAX_TEXT};
 use crate::disk::{ArchiveExclusive, Capture, Root};
@@ -277,7 +279,8 @@ fn goes_on(conn: &Connection, meta: &Meta, archive: &ArchiveReader) -> bool {
     meta.is_ours()
         && meta.archive_id == here.archive_id
         && meta.generation == here.generation.as_str()
-        && fts_rows(conn).is_ok_and(|n| n == Some(meta.served.documents))
+        && fts_rows(conn, Table::Message).is_ok_and(|n| n == Some(meta.served.documents))
+        && fts_rows(conn, Table::Newest).is_ok_and(|n| n == Some(meta.newest.documents))
         && archive
             .last_text()
             .is_ok_and(|last| meta.last_message <= last)
@@ -296,6 +299,8 @@ fn begin(cap: Capture<'_>, archive: &ArchiveReader, id: &str) -> Result<Index> {
         last_record: 0,
         served: Served::default(),
         complete: false,
+        messages: 0,
+        newest: Newest::default(),
     };
     let folder = format!("{}/{id}", layout::LEXICAL);
     // Whatever has the name was not usable.
@@ -428,6 +433,7 @@ impl Index {
     ) -> Result<()> {
         let head = archive.head()?;
         let last_record = archive.last_record()?;
+        let messages = archive.counts()?.messages;
         self.sql(self.conn.execute_batch("BEGIN IMMEDIATE"))?;
         archive.superseded_after(self.meta.last_record, &mut |range| self.remove(range))?;
         let mut touched = Ok(());
@@ -444,18 +450,11 @@ impl Index {
         })?;
         self.sql(touched)?;
         let after = self.meta.last_message;
-        // Few, because one message can have many megabytes.
-        let (send, receive) = bounded::<Batch>(1);
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(move || read(&archive, after, &send));
-            let written = self.write(&receive, progress, interrupt);
-            // The reader ends when nobody takes what it gives.
-            drop(receive);
-            let read = reader.join().unwrap_or_else(|_| {
-                Err(Error::new(ErrorKind::Internal, "a thread ended in a bug"))
-            });
-            written.and(read)
+        let archive = documents(archive, after, |batches| {
+            self.write(batches, progress, interrupt)
         })?;
+        self.renew(archive, interrupt)?;
+        self.meta.messages = messages;
         self.meta.commit = head.commit;
         self.meta.head = head.head;
         self.meta.last_record = last_record;
@@ -500,18 +499,16 @@ impl Index {
         let used = served.documents.saturating_add(served.superseded);
         let mut next = i64::try_from(used).unwrap_or(i64::MAX - 1) + 1;
         let mut last = next;
+        let mut newest = self.meta.newest;
         let mut insert = || -> rusqlite::Result<u64> {
-            let mut text = self
-                .conn
-                .prepare_cached("INSERT INTO message(rowid, p, w) VALUES (?1,?2,?3)")?;
             let mut row = self
                 .conn
                 .prepare_cached("INSERT INTO doc VALUES (?1,?2,?3,?4,?5,?6)")?;
             let mut added = 0;
             for d in &batch.docs {
                 last = next;
-                match text.execute((next, &d.columns.parts, &d.columns.wholes)) {
-                    Ok(_) => {}
+                match put(&self.conn, Table::Message, next, &d.columns) {
+                    Ok(()) => {}
                     // A row that FTS5 itself does not take is left out, and counted.
                     Err(rusqlite::Error::SqliteFailure(e, _))
                         if matches!(
@@ -523,6 +520,10 @@ impl Index {
                         continue;
                     }
                     Err(e) => return Err(e),
+                }
+                if newest.from > 0 {
+                    put(&self.conn, Table::Newest, next, &d.columns)?;
+                    newest.documents += 1;
                 }
                 row.execute((next, d.id, d.conversation, d.role, d.kind, d.time_ms))?;
                 added += 1;
@@ -538,6 +539,7 @@ impl Index {
         served.unreadable += s.unreadable + refused;
         served.cut += s.cut;
         self.added += added;
+        self.meta.newest = newest;
         self.meta.served = served;
         self.meta.last_message = batch.last;
         if let Some(d) = batch.docs.last() {
@@ -547,10 +549,73 @@ impl Index {
         Ok(())
     }
 
+    /// Makes the table of the newest documents anew when there are enough for one, and when it has
+    /// grown to twice its size. It is a transaction of its own: a signal takes back no more.
+    fn renew(&mut self, archive: ArchiveReader, interrupt: &Interrupt) -> Result<()> {
+        let last = "SELECT coalesce(max(id),0) FROM doc";
+        let last: i64 = self.sql(self.conn.query_row(last, [], |r| r.get(0)))?;
+        let from = self.meta.newest.from;
+        let due = match from {
+            0 => last > NEWEST,
+            from => last - from >= 2 * NEWEST,
+        };
+        if !due {
+            return Ok(());
+        }
+        self.commit()?;
+        self.sql(self.conn.execute_batch("BEGIN IMMEDIATE"))?;
+        self.empty_newest()?;
+        let from = last - NEWEST + 1;
+        let ids = || -> rusqlite::Result<Vec<(i64, i64)>> {
+            self.conn
+                .prepare("SELECT archive_row, id FROM doc WHERE id>=?1 ORDER BY id")?
+                .query_map([from], |r| Ok((r.get(0)?, r.get(1)?)))?
+                .collect()
+        };
+        let ids = self.sql(ids())?;
+        let Some((first, _)) = ids.first() else {
+            return Ok(());
+        };
+        let mut found = 0;
+        documents(archive, first - 1, |batches| {
+            for batch in batches {
+                interrupt.check()?;
+                for d in &batch.docs {
+                    let Ok(at) = ids.binary_search_by_key(&d.id, |(row, _)| *row) else {
+                        // One that FTS5 does not take.
+                        continue;
+                    };
+                    if let Some((_, id)) = ids.get(at) {
+                        self.sql(put(&self.conn, Table::Newest, *id, &d.columns))?;
+                        found += 1;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.meta.newest = Newest {
+            from,
+            documents: found,
+        };
+        if u64::try_from(ids.len()) != Ok(found) {
+            // A row that could be read before: what is incomplete is no help.
+            self.empty_newest()?;
+        }
+        Ok(())
+    }
+
+    fn empty_newest(&mut self) -> Result<()> {
+        let empty = "INSERT INTO newest(newest) VALUES ('delete-all')";
+        self.sql(self.conn.execute_batch(empty))?;
+        self.meta.newest = Newest::default();
+        Ok(())
+    }
+
     /// Takes out the messages in a range of row numbers.
     fn remove(&mut self, (first, last): (i64, i64)) -> Result<()> {
-        let delete = || -> rusqlite::Result<u64> {
-            let mut n = 0;
+        let newest = self.meta.newest.from;
+        let delete = || -> rusqlite::Result<(u64, u64)> {
+            let (mut n, mut of_newest) = (0, 0);
             let from = first_from(&self.conn, first)?;
             let behind = first_from(&self.conn, last.saturating_add(1))?;
             let mut found = self
@@ -567,11 +632,19 @@ impl Index {
                     .prepare_cached("DELETE FROM doc WHERE id=?1")?
                     .execute([id])?;
                 n += 1;
+                if newest > 0 && id >= newest {
+                    self.conn
+                        .prepare_cached("DELETE FROM newest WHERE rowid=?1")?
+                        .execute([id])?;
+                    of_newest += 1;
+                }
             }
-            Ok(n)
+            Ok((n, of_newest))
         };
-        let n = delete();
-        let n = self.sql(n)?;
+        let removed = delete();
+        let (n, of_newest) = self.sql(removed)?;
+        let left = self.meta.newest.documents.saturating_sub(of_newest);
+        self.meta.newest.documents = left;
         self.removed += n;
         self.meta.served.documents = self.meta.served.documents.saturating_sub(n);
         self.meta.served.superseded += n;
@@ -586,18 +659,27 @@ impl Index {
             let n = self.conn.query_row(&sql, [], |r| r.get::<_, i64>(0));
             self.sql(n).map(|n| u64::try_from(n).unwrap_or(0))
         };
-        let fts = self.sql(fts_rows(&self.conn))?.unwrap_or(0);
-        let (docs, sizes) = (count("doc")?, count("message_docsize")?);
-        if [fts, docs, sizes] != [documents; 3] {
+        let of_newest = self.meta.newest.documents;
+        for (table, documents) in [(Table::Message, documents), (Table::Newest, of_newest)] {
+            let t = table.name();
+            let fts = self.sql(fts_rows(&self.conn, table))?.unwrap_or(0);
+            let sizes = count(&format!("{t}_docsize"))?;
+            if [fts, sizes] != [documents; 2] {
+                return Err(damaged(
+                    &self.path,
+                    &format!("{t} holds {fts}, {sizes} documents instead of {documents}"),
+                ));
+            }
+            let whole = format!("INSERT INTO {t}({t}, rank) VALUES ('integrity-check', 0)");
+            self.sql(self.conn.execute_batch(&whole))?;
+        }
+        let docs = count("doc")?;
+        if docs != documents {
             return Err(damaged(
                 &self.path,
-                &format!("it holds {fts}, {docs}, {sizes} documents instead of {documents}"),
+                &format!("it knows {docs} documents instead of {documents}"),
             ));
         }
-        self.sql(
-            self.conn
-                .execute_batch("INSERT INTO message(message, rank) VALUES ('integrity-check', 0)"),
-        )?;
         if let Some((id, word)) = &self.probe {
             let sql = "SELECT count(*) FROM message WHERE message MATCH ?1 AND rowid=?2";
             let n = self
@@ -624,6 +706,41 @@ impl Index {
             _ => Ok(()),
         }
     }
+}
+
+/// Adds a document to a table.
+fn put(conn: &Connection, table: Table, id: i64, columns: &Columns) -> rusqlite::Result<()> {
+    let sql = match table {
+        Table::Message => "INSERT INTO message(rowid, p, w) VALUES (?1,?2,?3)",
+        Table::Newest => "INSERT INTO newest(rowid, p, w) VALUES (?1,?2,?3)",
+    };
+    conn.prepare_cached(sql)?
+        .execute((id, &columns.parts, &columns.wholes))
+        .map(drop)
+}
+
+/// Gives `take` what is behind row `after` of the archive, which is read meanwhile.
+fn documents(
+    archive: ArchiveReader,
+    after: i64,
+    take: impl FnOnce(&Receiver<Batch>) -> Result<()>,
+) -> Result<ArchiveReader> {
+    // Few, because one message can have many megabytes.
+    let (send, receive) = bounded::<Batch>(1);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let read = read(&archive, after, &send);
+            (archive, read)
+        });
+        let taken = take(&receive);
+        // The reader ends when nobody takes what it gives.
+        drop(receive);
+        let (archive, read) = reader
+            .join()
+            .map_err(|_| Error::new(ErrorKind::Internal, "a thread ended in a bug"))?;
+        taken.and(read)?;
+        Ok(archive)
+    })
 }
 
 /// Reads texts and makes tokens until there is no more or nobody takes them.

@@ -49,10 +49,13 @@ impl Cursor {
         self.earlier.saturating_add(seen)
     }
 
-    /// Goes on with messages older than `row`, when nothing newer is left.
+    /// Goes on with messages older than `row`, when nothing newer is left. Older ones were shown
+    /// where the index was so small, then, that more of it was ranked together.
     pub fn go_behind(&mut self, row: i64) {
-        self.earlier = self.shown();
-        self.seen.clear();
+        let shown = self.shown();
+        self.seen.retain(|id| *id < row);
+        let older = u64::try_from(self.seen.len()).unwrap_or(u64::MAX);
+        self.earlier = shown.saturating_sub(older);
         self.newest = row.saturating_sub(1);
     }
 

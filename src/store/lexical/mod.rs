@@ -16,7 +16,7 @@ pub use build::{Cause, Refreshed, refresh};
 pub use cursor::Cursor;
 pub use query::Query;
 pub use schema::Served;
-pub use search::{Filter, LexicalReader, Page, RANKED, Ranking, Rule, Scored};
+pub use search::{Filter, LexicalReader, Page, RANKED, Ranking, Rule, SMALL, Scored};
 pub use snippet::{Snippet, snippet};
 pub use state::{Looked, State, Survey, look, look_until, verify};
 pub use tokens::{Form, MAX_TEXT};

@@ -11,17 +11,23 @@ use crate::model::record::{MessageKind, Role};
 use crate::store::sqlite;
 
 /// Changes with every change of the tables: another number means "make it again".
-pub const FORMAT: i64 = 1;
+pub const FORMAT: i64 = 2;
+
+/// Documents of the newest part when it is made; it is made anew when it has grown to twice as many.
+pub(super) const NEWEST: i64 = 16_384;
 
 /// The tokens are made before they come here, so the tokenizer splits at spaces and does nothing
-/// else. `p` holds the parts of a text, `w` its identifiers as single words.
+/// else. `p` holds the parts of a text, `w` its identifiers as single words. `newest` holds the last
+/// documents of `message` a second time: what FTS5 reads of a whole table, for a beginning of a word
+/// or the weight of one, it reads of a small one there.
 const SCHEMA: &str = "
 CREATE TABLE meta(
   id INTEGER PRIMARY KEY CHECK (id=1), format INTEGER NOT NULL, tokens INTEGER NOT NULL,
   archive_id TEXT NOT NULL, generation TEXT NOT NULL, commit_number INTEGER NOT NULL,
   head BLOB NOT NULL, last_message INTEGER NOT NULL, last_record INTEGER NOT NULL,
   documents INTEGER NOT NULL, superseded INTEGER NOT NULL, empty INTEGER NOT NULL,
-  unreadable INTEGER NOT NULL, cut INTEGER NOT NULL, complete INTEGER NOT NULL
+  unreadable INTEGER NOT NULL, cut INTEGER NOT NULL, complete INTEGER NOT NULL,
+  messages INTEGER NOT NULL, newest_from INTEGER NOT NULL, newest_documents INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE conversation(
   id INTEGER PRIMARY KEY, provider TEXT NOT NULL, source_id TEXT NOT NULL, workspace TEXT
@@ -31,6 +37,9 @@ CREATE TABLE doc(
   role INTEGER NOT NULL, kind INTEGER NOT NULL, time_ms INTEGER
 ) STRICT;
 CREATE VIRTUAL TABLE message USING fts5(
+  p, w, content='', contentless_delete=1, tokenize='ascii'
+);
+CREATE VIRTUAL TABLE newest USING fts5(
   p, w, content='', contentless_delete=1, tokenize='ascii'
 );
 ";
@@ -78,6 +87,18 @@ pub(super) struct Meta {
     pub served: Served,
     /// Whether it was ever complete.
     pub complete: bool,
+    /// Messages of the archive at that commit.
+    pub messages: u64,
+    pub newest: Newest,
+}
+
+/// What the table of the newest documents holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Newest {
+    /// The first document that it may hold; all behind it are in it. 0 when it holds none.
+    pub from: i64,
+    /// How many it holds.
+    pub documents: u64,
 }
 
 impl Meta {
@@ -90,40 +111,54 @@ impl Meta {
         let get = |r: &rusqlite::Row<'_>, i: usize| -> rusqlite::Result<u64> {
             Ok(u64::try_from(r.get::<_, i64>(i)?).unwrap_or(0))
         };
-        conn.query_row(
-            "SELECT format, tokens, archive_id, generation, commit_number, head, last_message, \
-             last_record, documents, superseded, empty, unreadable, cut, complete FROM meta \
-             WHERE id=1",
-            [],
-            |r| {
-                Ok(Meta {
-                    format: r.get(0)?,
-                    tokens: r.get(1)?,
-                    archive_id: r.get(2)?,
-                    generation: r.get(3)?,
-                    commit: get(r, 4)?,
-                    head: Digest(r.get(5)?),
-                    last_message: r.get(6)?,
-                    last_record: r.get(7)?,
-                    served: Served {
-                        documents: get(r, 8)?,
-                        superseded: get(r, 9)?,
-                        empty: get(r, 10)?,
-                        unreadable: get(r, 11)?,
-                        cut: get(r, 12)?,
-                    },
-                    complete: r.get(13)?,
-                })
-            },
-        )
-        .optional()
+        let read = |r: &rusqlite::Row<'_>| {
+            Ok(Meta {
+                format: r.get(0)?,
+                tokens: r.get(1)?,
+                archive_id: r.get(2)?,
+                generation: r.get(3)?,
+                commit: get(r, 4)?,
+                head: Digest(r.get(5)?),
+                last_message: r.get(6)?,
+                last_record: r.get(7)?,
+                served: Served {
+                    documents: get(r, 8)?,
+                    superseded: get(r, 9)?,
+                    empty: get(r, 10)?,
+                    unreadable: get(r, 11)?,
+                    cut: get(r, 12)?,
+                },
+                complete: r.get(13)?,
+                messages: 0,
+                newest: Newest::default(),
+            })
+        };
+        let sql = "SELECT format, tokens, archive_id, generation, commit_number, head, \
+                   last_message, last_record, documents, superseded, empty, unreadable, cut, \
+                   complete FROM meta WHERE id=1";
+        let Some(mut meta) = conn.query_row(sql, [], read).optional()? else {
+            return Ok(None);
+        };
+        // Other formats have other columns.
+        if meta.is_ours() {
+            let sql = "SELECT messages, newest_from, newest_documents FROM meta WHERE id=1";
+            (meta.messages, meta.newest) = conn.query_row(sql, [], |r| {
+                let newest = Newest {
+                    from: r.get(1)?,
+                    documents: get(r, 2)?,
+                };
+                Ok((get(r, 0)?, newest))
+            })?;
+        }
+        Ok(Some(meta))
     }
 
     pub fn write(&self, conn: &Connection) -> rusqlite::Result<()> {
         let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let s = &self.served;
         conn.prepare_cached(
-            "INSERT OR REPLACE INTO meta VALUES (1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+            "INSERT OR REPLACE INTO meta VALUES (1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,\
+             ?15,?16,?17)",
         )?
         .execute(rusqlite::params![
             self.format,
@@ -140,6 +175,9 @@ impl Meta {
             int(s.unreadable),
             int(s.cut),
             self.complete,
+            int(self.messages),
+            self.newest.from,
+            int(self.newest.documents),
         ])
         .map(drop)
     }
@@ -151,21 +189,40 @@ pub(super) fn make(conn: &Connection, path: &Path, meta: &Meta) -> Result<()> {
         conn.execute_batch("BEGIN IMMEDIATE")?;
         conn.execute_batch(SCHEMA)?;
         // Larger segments are written less often and merged less.
-        conn.execute_batch("INSERT INTO message(message, rank) VALUES ('hashsize', 33554432)")?;
+        for table in [Table::Message, Table::Newest] {
+            let t = table.name();
+            let sql = format!("INSERT INTO {t}({t}, rank) VALUES ('hashsize', 33554432)");
+            conn.execute_batch(&sql)?;
+        }
         meta.write(conn)?;
         conn.execute_batch("COMMIT")
     };
     run().map_err(|e| sqlite::failed("make", path, e))
 }
 
-/// How many documents FTS5 itself says it has: the first number of its record of averages. One row
-/// is read. `None` when it can't be told.
-pub(super) fn fts_rows(conn: &Connection) -> rusqlite::Result<Option<u64>> {
-    let block: Option<Vec<u8>> = conn
-        .query_row("SELECT block FROM message_data WHERE id=1", [], |r| {
-            r.get(0)
-        })
-        .optional()?;
+/// A full-text table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    /// Every document.
+    Message,
+    /// The last ones.
+    Newest,
+}
+
+impl Table {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Table::Message => "message",
+            Table::Newest => "newest",
+        }
+    }
+}
+
+/// How many documents FTS5 itself says a table has: the first number of its record of averages. One
+/// row is read. `None` when it can't be told.
+pub(super) fn fts_rows(conn: &Connection, table: Table) -> rusqlite::Result<Option<u64>> {
+    let sql = format!("SELECT block FROM {}_data WHERE id=1", table.name());
+    let block: Option<Vec<u8>> = conn.query_row(&sql, [], |r| r.get(0)).optional()?;
     Ok(block.map(|bytes| varint(&bytes)))
 }
 

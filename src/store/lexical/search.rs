@@ -3,11 +3,12 @@
 //! The newest message is the one that was archived last: an index numbers its documents in the
 //! order of the archive, and FTS5 can walk in that order alone.
 //!
-//! FTS5 scores a message by reading every place of every word of the query in the whole index. What
-//! that costs is bounded in two ways, neither of which changes anything in an index that was given
-//! up to [`RANKED`] messages: words that most messages hold are not weighed, and of more than
+//! What FTS5 reads for a score it reads of a whole table: every place of every word of the query;
+//! for the beginning of a word even to find one message. What that costs is bounded in three ways,
+//! none of which changes anything in an index that was given up to [`SMALL`] messages. Of more than
 //! [`RANKED`] matches the newest ones are ranked; the older ones follow them, [`RANKED`] at a time.
-//! [`Ranking`] says so.
+//! Where the newest part of the index, a table of its own, has so many, only it is asked. And words
+//! that very many messages hold are not weighed. [`Ranking`] says so.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::query::{Clause, Query, all_of};
-use super::schema::{first_from, role_code};
+use super::schema::{Table, first_from, role_code};
 use super::state::current;
 use crate::disk::{ArchiveShared, Root};
 use crate::error::{Error, ErrorKind, Result};
@@ -31,9 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Rows between two looks for a signal.
 const LOOK: u64 = 4096;
 /// Matches that are ranked together and counted, the newest ones.
-pub const RANKED: usize = 10_000;
-/// The newest documents, of which most hold a common word.
+pub const RANKED: usize = 2000;
+/// Documents of an index in which all matches are ranked together, and every word is weighed.
+pub const SMALL: usize = 10_000;
+/// The newest documents, which tell how common a word is.
 const SAMPLE: i64 = 4096;
+/// Documents that hold a word that is weighed: FTS5 counts them, at 0.1 µs each.
+const WEIGHED: i64 = 131_072;
 
 /// Which messages to look at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -251,11 +256,11 @@ impl LexicalReader {
         interrupt: &Interrupt,
     ) -> rusqlite::Result<Option<(Vec<Scored>, Ranking)>> {
         let last = first_from(&self.conn, bound.saturating_add(1))? - 1;
-        let Some(matches) = self.newest_matches(query, filter, last, interrupt)? else {
+        let Some((part, matches)) = self.newest_matches(query, filter, last, interrupt)? else {
             return Ok(None);
         };
-        let more = matches.len() > RANKED;
-        let ranked = matches.get(..RANKED).unwrap_or(&matches);
+        let more = matches.len() > part.ranked;
+        let ranked = matches.get(..part.ranked).unwrap_or(&matches);
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let mut ranking = Ranking {
             ranked: count(ranked.len()),
@@ -275,11 +280,11 @@ impl LexicalReader {
             let row = "SELECT archive_row FROM doc WHERE id=?1";
             ranking.older_than = Some(self.conn.query_row(row, [oldest], |r| r.get(0))?);
         }
-        let everywhere = more && span < 2 * i64::try_from(RANKED).unwrap_or(i64::MAX);
+        let everywhere = more && span < 2 * i64::try_from(part.ranked).unwrap_or(i64::MAX);
         let weighed = if everywhere {
             Vec::new()
         } else {
-            self.weighed(query)?
+            self.weighed(query, &part)?
         };
         ranking.unweighed = query
             .clauses()
@@ -305,7 +310,13 @@ impl LexicalReader {
         let expression = all_of(weighed.iter().copied());
         let mut best: BinaryHeap<Scored> = BinaryHeap::new();
         let done = self.each(
-            &statement("f.rowid, f.rank", expression, filter, (oldest, last)),
+            &statement(
+                part.table,
+                "f.rowid, f.rank",
+                expression,
+                filter,
+                (oldest, last),
+            ),
             interrupt,
             &mut |row| {
                 let hit = Scored {
@@ -328,23 +339,56 @@ impl LexicalReader {
         Ok(done.then(|| (best.into_sorted_vec(), ranking)))
     }
 
-    /// The newest matches up to document `last`, the newest first: [`RANKED`], and one more if
-    /// there is one. `None` when a signal came.
+    /// The newest matches up to document `last`, the newest first: those that are ranked together,
+    /// and one more if there is one. `None` when a signal came.
     fn newest_matches(
         &self,
         query: &Query,
         filter: &Filter,
         last: i64,
         interrupt: &Interrupt,
+    ) -> rusqlite::Result<Option<(Part, Vec<i64>)>> {
+        let sizes = "SELECT coalesce(max(id),0), (SELECT newest_from FROM meta) FROM doc";
+        let (documents, newest): (i64, i64) = self
+            .conn
+            .query_row(sizes, [], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let small = usize::try_from(documents).is_ok_and(|n| n <= SMALL);
+        let mut part = Part {
+            table: Table::Newest,
+            ranked: if small { SMALL } else { RANKED },
+            documents: documents - newest + 1,
+            last: documents,
+            small,
+        };
+        if newest > 0 && last >= newest {
+            match self.gather(&part, query, filter, (newest, last), interrupt)? {
+                Some(matches) if matches.len() <= part.ranked => {}
+                enough => return Ok(enough.map(|matches| (part, matches))),
+            }
+        }
+        part.table = Table::Message;
+        part.documents = documents;
+        let matches = self.gather(&part, query, filter, (1, last), interrupt)?;
+        Ok(matches.map(|matches| (part, matches)))
+    }
+
+    fn gather(
+        &self,
+        part: &Part,
+        query: &Query,
+        filter: &Filter,
+        range: (i64, i64),
+        interrupt: &Interrupt,
     ) -> rusqlite::Result<Option<Vec<i64>>> {
-        let (sql, params) = statement("f.rowid", all_of(query.clauses()), filter, (1, last));
+        let expression = all_of(query.clauses());
+        let (sql, params) = statement(part.table, "f.rowid", expression, filter, range);
         let mut matches = Vec::new();
         let done = self.each(
             &(sql + " ORDER BY f.rowid DESC", params),
             interrupt,
             &mut |row| {
                 matches.push(row.get(0)?);
-                Ok(matches.len() <= RANKED)
+                Ok(matches.len() <= part.ranked)
             },
         )?;
         Ok(done.then_some(matches))
@@ -376,12 +420,10 @@ impl LexicalReader {
     /// which a word is not common; beginnings of words, whose every use gathers all words that
     /// begin so, only where there is nothing else.
     ///
-    /// It goes by the whole index, so that every page of a list goes by the same.
-    fn weighed<'q>(&self, query: &'q Query) -> rusqlite::Result<Vec<&'q Clause>> {
+    /// It goes by the whole index, so that every page of what is ranked together goes by the same.
+    fn weighed<'q>(&self, query: &'q Query, part: &Part) -> rusqlite::Result<Vec<&'q Clause>> {
         let clauses = query.clauses().iter();
-        let last = "SELECT coalesce(max(id),0) FROM doc";
-        let last: i64 = self.conn.query_row(last, [], |r| r.get(0))?;
-        if usize::try_from(last).is_ok_and(|n| n <= RANKED) {
+        if part.small {
             return Ok(clauses.collect());
         }
         let mut known = BTreeMap::new();
@@ -390,7 +432,7 @@ impl LexicalReader {
             for token in &clause.tokens {
                 let common = match known.get(token) {
                     Some(common) => *common,
-                    None => self.is_common(token, last)?,
+                    None => self.is_common(token, part)?,
                 };
                 known.insert(token, common);
                 if !common {
@@ -405,16 +447,19 @@ impl LexicalReader {
         Ok(words)
     }
 
-    /// Whether more than half of the newest documents up to `last` hold `token`. If as many of all
-    /// documents do, BM25 as FTS5 has it gives a word next to no weight.
-    fn is_common(&self, token: &str, last: i64) -> rusqlite::Result<bool> {
-        let n: i64 = self
-            .conn
-            .prepare_cached(
-                "SELECT count(*) FROM message WHERE message MATCH ?1 AND rowid>?2 AND rowid<=?3",
-            )?
-            .query_row((format!("\"{token}\""), last - SAMPLE, last), |r| r.get(0))?;
-        Ok(n > SAMPLE / 2)
+    /// Whether more than half of the newest documents hold `token`, or so many that all that hold it
+    /// may be more than [`WEIGHED`]. BM25 as FTS5 has it gives a word next to no weight that more
+    /// than half of all documents hold.
+    fn is_common(&self, token: &str, part: &Part) -> rusqlite::Result<bool> {
+        let sql = format!(
+            "SELECT count(*) FROM {0} WHERE {0} MATCH ?1 AND rowid>?2 AND rowid<=?3",
+            part.table.name()
+        );
+        let n: i64 = self.conn.prepare_cached(&sql)?.query_row(
+            (format!("\"{token}\""), part.last - SAMPLE, part.last),
+            |r| r.get(0),
+        )?;
+        Ok(n > SAMPLE / 2 || n.saturating_mul(part.documents) > WEIGHED * SAMPLE)
     }
 
     fn failed(&self, e: rusqlite::Error) -> Error {
@@ -429,25 +474,41 @@ impl LexicalReader {
     }
 }
 
+/// What a question is answered from.
+struct Part {
+    table: Table,
+    /// Matches that are ranked together.
+    ranked: usize,
+    /// Documents of the table, those that were taken out counted.
+    documents: i64,
+    /// The last document of the index.
+    last: i64,
+    /// Whether everything is weighed.
+    small: bool,
+}
+
 /// Columns of the documents `first` to `last` that match and that the filter lets through.
 fn statement(
+    table: Table,
     columns: &str,
     expression: String,
     filter: &Filter,
     (first, last): (i64, i64),
 ) -> (String, Vec<Value>) {
-    const MATCHES: &str = "message MATCH ?1 AND f.rowid>=?2 AND f.rowid<=?3";
+    let table = table.name();
+    // The hidden column of the table's name takes the expression.
+    let matches = format!("f.{table} MATCH ?1 AND f.rowid>=?2 AND f.rowid<=?3");
     let mut params = vec![
         Value::Text(expression),
         Value::Integer(first),
         Value::Integer(last),
     ];
     if filter.is_any() {
-        let sql = format!("SELECT {columns} FROM message f WHERE {MATCHES}");
+        let sql = format!("SELECT {columns} FROM {table} f WHERE {matches}");
         return (sql, params);
     }
     // The index leads, each match is looked up; its score is made only when it stays.
-    let mut sql = format!("SELECT {columns} FROM message f CROSS JOIN doc d");
+    let mut sql = format!("SELECT {columns} FROM {table} f CROSS JOIN doc d");
     let mut rules = Vec::new();
     let mut rule = |text: &str, value: Value| {
         params.push(value);
@@ -478,7 +539,7 @@ fn statement(
         sql.push_str(" CROSS JOIN conversation c ON c.id=d.conversation");
     }
     sql.push_str(&format!(
-        " WHERE {MATCHES} AND d.id=f.rowid AND {}",
+        " WHERE {matches} AND d.id=f.rowid AND {}",
         rules.join(" AND ")
     ));
     (sql, params)

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-use super::schema::{Meta, Served, fts_rows};
+use super::schema::{Meta, Served, Table, fts_rows};
 use super::search::LexicalReader;
 use crate::disk::{ArchiveShared, EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
@@ -255,7 +255,6 @@ fn judge(root: &Root, index: &LexicalReader, archive: &ArchiveReader) -> Result<
             Some(id.to_owned()),
         ));
     };
-    let messages = archive.counts()?.messages;
     let stamp = Stamp::of(root, id);
     let mut survey = Survey {
         state: State::Ready,
@@ -281,12 +280,13 @@ fn judge(root: &Root, index: &LexicalReader, archive: &ArchiveReader) -> Result<
     } else if let Some(state) = counted(conn, &meta).map_err(sql)? {
         state
     } else if (meta.commit, meta.head) == (head.commit, head.head) {
-        if meta.served.rows() == messages {
+        // The archive's own count is that of its commit, and costs a walk over all conversations.
+        if meta.served.rows() == meta.messages {
             State::Ready
         } else {
             State::Hollow {
                 found: meta.served.rows(),
-                expected: messages,
+                expected: meta.messages,
             }
         }
     } else if meta.commit == 0 || archive.holds_commit(meta.commit, meta.head)? {
@@ -315,9 +315,18 @@ fn judge(root: &Root, index: &LexicalReader, archive: &ArchiveReader) -> Result<
 fn counted(conn: &Connection, meta: &Meta) -> rusqlite::Result<Option<State>> {
     let expected = meta.served.documents;
     let hollow = |found| Ok(Some(State::Hollow { found, expected }));
-    match fts_rows(conn)? {
+    match fts_rows(conn, Table::Message)? {
         Some(n) if n == expected => {}
         n => return hollow(n.unwrap_or(0)),
+    }
+    let newest = meta.newest.documents;
+    match fts_rows(conn, Table::Newest)? {
+        Some(n) if n == newest => {}
+        // All of it may be in the other table; what a question gets of this one is not.
+        n => {
+            let lost = newest.saturating_sub(n.unwrap_or(0)).max(1);
+            return hollow(expected.saturating_sub(lost));
+        }
     }
     let (first, last): (Option<i64>, Option<i64>) = conn.query_row(
         "SELECT (SELECT min(id) FROM doc), (SELECT max(id) FROM doc)",
@@ -358,9 +367,17 @@ fn whole(conn: &Connection, meta: &Meta) -> rusqlite::Result<Option<String>> {
     if said != "ok" {
         return Ok(Some(said.lines().next().unwrap_or_default().to_owned()));
     }
-    let expected = i64::try_from(meta.served.documents).unwrap_or(i64::MAX);
-    for table in ["doc", "message_docsize"] {
+    let (all, newest) = (meta.served.documents, meta.newest);
+    // Documents before its first are in the other table alone.
+    let tail = format!("doc WHERE {0}>0 AND id>={0}", newest.from);
+    for (table, expected) in [
+        ("doc", all),
+        ("message_docsize", all),
+        ("newest_docsize", newest.documents),
+        (&tail, newest.documents),
+    ] {
         let n: i64 = conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get(0))?;
+        let expected = i64::try_from(expected).unwrap_or(i64::MAX);
         if n != expected {
             return Ok(Some(format!(
                 "{table} holds {n} rows and should hold {expected}"
