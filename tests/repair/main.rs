@@ -17,6 +17,7 @@ mod backups;
 mod full_disk;
 mod interrupted;
 mod lab;
+mod named;
 mod operator;
 mod rungs;
 mod wrong_uses;
