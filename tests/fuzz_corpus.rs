@@ -53,3 +53,28 @@ fn ladder() {
 fn salvage() {
     each_begin(corpus("salvage"), checks::salvage);
 }
+
+#[test]
+fn capture_ledger() {
+    each_begin(corpus("capture_ledger"), checks::capture_ledger);
+}
+
+#[test]
+fn coverage() {
+    each_begin(corpus("coverage"), checks::coverage);
+}
+
+#[test]
+fn generation() {
+    each_begin(corpus("generation"), checks::generation);
+}
+
+#[test]
+fn run() {
+    each_begin(corpus("run"), checks::run);
+}
+
+#[test]
+fn plan() {
+    each_begin(corpus("plan"), checks::plan);
+}

@@ -10,6 +10,8 @@ use crate::store::generation::current_or_none as current;
 use crate::store::generation::{self, Live};
 use crate::store::layout;
 
+const TAKES: &str = "--from takes a data directory of cass or a database file of its archive.";
+
 /// An archive that the operator named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedArchive {
@@ -45,11 +47,14 @@ impl NamedArchive {
         }
         let folder = self.path.parent().unwrap_or_else(|| Path::new("/"));
         let name = self.path.file_name().and_then(|n| n.to_str());
-        match (Root::open(folder)?, name) {
-            (Some(root), Some(name)) if root.file_len(name)?.is_some() => {
-                Ok((root, name.to_owned()))
-            }
-            _ => Err(nothing(&self.path)),
+        let (Some(root), Some(name)) = (Root::open(folder)?, name) else {
+            return Err(nothing(&self.path));
+        };
+        match root.file_len(name) {
+            Ok(Some(_)) => Ok((root, name.to_owned())),
+            Ok(None) => Err(nothing(&self.path)),
+            Err(e) if e.kind() == ErrorKind::UnsafeTarget => Err(e.with_hint(TAKES)),
+            Err(e) => Err(e),
         }
     }
 }
@@ -82,5 +87,5 @@ fn nothing(path: &Path) -> Error {
         ErrorKind::NotFound,
         format!("there is no archive at {}", path.display()),
     )
-    .with_hint("--from takes a data directory of cass or a database file of its archive.")
+    .with_hint(TAKES)
 }

@@ -20,6 +20,7 @@ mod lab;
 mod losses;
 mod no_ids;
 mod obstacles;
+mod named;
 mod operator;
 mod rungs;
 mod wrong_uses;

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::lab::{Dice, Truth, in_file, none, salvaged, small};
+use crate::lab::{Dice, Truth, in_file, none, salvaged, sized, small};
 
 #[test]
 fn bytes_that_are_no_archive_give_no_row() {
@@ -47,6 +47,54 @@ fn a_file_made_to_have_endless_rows_ends() {
         page[4092..].copy_from_slice(&2u32.to_be_bytes());
     }
     assert_eq!(salvaged(db, Vec::new()), none());
+}
+
+/// Lengths of 2^60 and pointers that lead outside cost the cells they stand in.
+#[test]
+fn cells_that_lie_cost_themselves() {
+    for size in [512, 4096, 65536] {
+        let sound = sized(small(), size);
+        let truth = Truth::of(&sound);
+        let mut db = sound.clone();
+        let mut lost = std::collections::BTreeSet::new();
+        for (_, leaf, _) in truth.rows.iter().filter(|r| r.0 == "records").step_by(5) {
+            let page = &mut db[(*leaf as usize - 1) * size..*leaf as usize * size];
+            if !lost.insert(*leaf) {
+                continue;
+            }
+            let cell = usize::from(u16::from_be_bytes([page[8], page[9]]));
+            match lost.len() % 3 {
+                0 => page[cell..cell + 9]
+                    .copy_from_slice(&[0x90, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0]),
+                1 => page[8..10].copy_from_slice(&[0xff, 0xff]),
+                _ => page[8..10].copy_from_slice(&[0, 9]),
+            }
+        }
+        let found = salvaged(db, Vec::new());
+        let all = truth.total();
+        for (table, n) in &found {
+            let most = if table == "records" {
+                lost.len() as u64
+            } else {
+                0
+            };
+            assert!(
+                *n <= all[table] && n + most >= all[table],
+                "{size}: {table}: {n}"
+            );
+        }
+    }
+}
+
+/// The same pages five times over: each row is counted once.
+#[test]
+fn copies_of_pages_give_no_row_twice() {
+    let mut db = small().to_vec();
+    for _ in 0..4 {
+        db.extend_from_slice(small());
+    }
+    db[..4096].fill(0);
+    assert_eq!(salvaged(db, Vec::new()), Truth::of(small()).total());
 }
 
 /// A table's freed pages keep their rows, and what is newer wins.

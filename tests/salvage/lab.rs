@@ -70,6 +70,45 @@ pub fn small() -> &'static [u8] {
     })
 }
 
+/// An archive, and what became of it: its rows of sources and conversations are newer.
+pub fn grown() -> (Vec<u8>, Vec<u8>) {
+    let s = Sandbox::in_memory();
+    let at = |n| {
+        put(&s, 1, n);
+        s.run(&["index"]).expect(0);
+        std::fs::read(live(&s)).unwrap()
+    };
+    (at(60), at(110))
+}
+
+/// A WAL that holds these pages, its header with one salt and its frames with another, or with the same.
+pub fn frames_of(bytes: &[u8], salts: (u8, u8)) -> Vec<u8> {
+    let mut wal = Vec::new();
+    for word in [0x377f_0682u32, 3_007_000, 4096, 1] {
+        wal.extend(word.to_be_bytes());
+    }
+    wal.extend([salts.0; 8]);
+    let (mut a, mut b) = (0u32, 0u32);
+    for two in wal.chunks(8) {
+        let word = |at: usize| u32::from_le_bytes(two[at..at + 4].try_into().unwrap());
+        a = a.wrapping_add(word(0)).wrapping_add(b);
+        b = b.wrapping_add(word(4)).wrapping_add(a);
+    }
+    wal.extend(a.to_be_bytes());
+    wal.extend(b.to_be_bytes());
+    let count = bytes.len() / 4096;
+    for (i, page) in bytes.chunks(4096).enumerate() {
+        wal.extend((i as u32 + 1).to_be_bytes());
+        let commit = if i + 1 == count { count as u32 } else { 0 };
+        wal.extend(commit.to_be_bytes());
+        wal.extend([salts.1; 8]);
+        // No checksum agrees.
+        wal.extend([9; 8]);
+        wal.extend(page);
+    }
+    wal
+}
+
 /// The samples of every harness and a long session.
 pub fn large() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();

@@ -7,7 +7,7 @@ use cass::disk::{ArchiveShared, Root};
 use cass::model::interrupt::Interrupt;
 use cass::store::archive::{Rescued, Tally};
 
-use crate::lab::{Truth, large, small};
+use crate::lab::{Truth, frames_of, grown, large, small};
 
 /// Tally, keys and sources, as text.
 type Told = (Tally, Vec<String>, Vec<String>);
@@ -47,6 +47,40 @@ fn a_sound_archive_says_the_same_by_pages_as_by_sqlite() {
             assert_eq!(tally, expected);
             assert!(keys == their_keys && sources == their_sources);
         });
+    }
+}
+
+/// What is told of a database and its WAL, read page by page.
+fn by_pages(db: &[u8], wal: &[u8]) -> Told {
+    open(db, |root, lock, path| {
+        std::fs::write(path.with_file_name("x.db-wal"), wal).unwrap();
+        told(&Rescued::salvage(root, "x.db", lock).unwrap().unwrap())
+    })
+}
+
+#[test]
+fn of_two_states_of_a_row_the_newer_counts_wherever_they_lie() {
+    let (old, new) = grown();
+    let truth = by_pages(&new, b"");
+    assert_ne!(truth.2, by_pages(&old, b"").2);
+    // Left-overs of a WAL that was begun anew are older than the database.
+    assert_eq!(by_pages(&new, &frames_of(&old, (1, 2))), truth);
+    // Frames that were committed are newer, though the checksums of all are broken.
+    let (tally, keys, sources) = by_pages(&old, &frames_of(&new, (1, 1)));
+    assert_eq!((keys, sources), (truth.1.clone(), truth.2.clone()));
+    for (table, t) in &truth.0.tables {
+        assert_eq!(tally.tables[table].verified, t.verified, "{table}");
+    }
+    // Pages that nothing names, before and behind, in a file whose header is lost: the rows say it.
+    for (a, b) in [(&old, &new), (&new, &old)] {
+        let mut both = [a.as_slice(), b.as_slice()].concat();
+        both[..4096].fill(0);
+        both[a.len()..a.len() + 4096].fill(0);
+        let (tally, keys, sources) = by_pages(&both, b"");
+        assert_eq!((&keys, &sources), (&truth.1, &truth.2));
+        for (table, t) in &truth.0.tables {
+            assert_eq!(tally.tables[table].verified, t.verified, "{table}");
+        }
     }
 }
 

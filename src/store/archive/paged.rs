@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
@@ -11,7 +12,7 @@ use super::rows::RowHasher;
 use super::schema::{CONVERSATIONS, SOURCES, TABLES, Table};
 use crate::disk::Root;
 use crate::error::{Error, Result};
-use crate::store::salvage::{self, Book, Found, Log, Medium, Reader, Tables};
+use crate::store::salvage::{self, Book, Found, Log, Medium, Reader, Tables, Wanted};
 
 /// The archive's tables, told by their hashes.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ impl PageRows {
     /// As [`super::readable::SqliteRows::index_names`].
     pub fn index_names(&self, wanted: &dyn Fn(i64) -> bool) -> Vec<(i64, String, String)> {
         let mut named: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        salvage::text_entries(&self.book, &mut |id, text| {
+        salvage::text_entries(&self.book, &self.found.texts, &mut |id, text| {
             if wanted(id) {
                 let texts = named.entry(id).or_default();
                 if texts.len() < NAMES_MAX && !texts.iter().any(|t| t == text) {
@@ -144,8 +145,8 @@ impl Rows for PageRows {
         f: &mut dyn FnMut(&[ValueRef<'_>]) -> Result<bool>,
     ) -> Result<Unread> {
         let number = Self::number(table);
-        let keys = self.found.keys.get(number).map_or(&[][..], Vec::as_slice);
-        let first = keys.partition_point(|k| k.id < from);
+        let runs = self.found.runs.get(number).map_or(&[][..], Vec::as_slice);
+        let first = runs.partition_point(|r| r.last < from);
         // A reader a table keeps its page; a scan within a scan gets its own.
         let mut reader = {
             let mut readers = self.readers.borrow_mut();
@@ -153,15 +154,20 @@ impl Rows for PageRows {
             readers.get_mut(number).map(std::mem::take)
         }
         .unwrap_or_default();
+        let wanted = Wanted {
+            tables: &Hashed,
+            table: number,
+            ids: (from, to),
+        };
         let mut ran = Ok(true);
-        for key in keys.iter().skip(first).take_while(|k| k.id <= to) {
-            let row = reader.row(&self.book, &Hashed, number, *key, |columns| f(columns));
-            match row {
-                Some(Ok(true)) | None => {}
-                Some(other) => {
-                    ran = other;
-                    break;
-                }
+        for run in runs.iter().skip(first).take_while(|r| r.first <= to) {
+            let read = reader.rows(&self.book, &wanted, *run, &mut |columns| match f(columns) {
+                Ok(true) => ControlFlow::Continue(()),
+                other => ControlFlow::Break(other),
+            });
+            if let ControlFlow::Break(other) = read {
+                ran = other;
+                break;
             }
         }
         if let Some(slot) = self.readers.borrow_mut().get_mut(number) {
@@ -169,10 +175,9 @@ impl Rows for PageRows {
         }
         let mut unread = Unread::default();
         if ran? {
-            self.found
-                .gaps(&self.book, number, (from, to), &mut |a, b| {
-                    unread.ranges.push((a, b));
-                });
+            self.found.gaps(number, (from, to), &mut |a, b| {
+                unread.ranges.push((a, b));
+            });
         }
         Ok(unread)
     }

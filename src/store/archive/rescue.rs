@@ -12,7 +12,7 @@ use super::ids::ById;
 use super::names;
 use super::paged::PageRows;
 use super::readable::{Columns, Rows, SqliteRows, Unread};
-use super::rows::row_hash;
+use super::rows::RowHasher;
 use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SKIPS, SOURCES, TABLES, Table};
 use super::state::{ConversationRow, SourceRow};
 use super::{PART_BITS, identity};
@@ -466,12 +466,13 @@ impl<'l> Rescued<'l> {
         tally: &mut TableTally,
     ) -> Result<Vec<(i64, Option<i64>)>> {
         let n = table.columns.len();
+        let mut hasher = RowHasher::default();
         let Unread { ranges } = self.rows.rows().scan(table, from, to, &mut |values| {
             let columns = Columns(values);
             let agrees = columns.digest(n).is_some_and(|stored| {
                 values
                     .get(..n)
-                    .is_some_and(|v| row_hash(table, v) == stored)
+                    .is_some_and(|v| hasher.agrees(table, v, stored))
             });
             if agrees {
                 tally.verified += 1;

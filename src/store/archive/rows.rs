@@ -30,22 +30,24 @@ impl RowHasher {
         match value {
             ValueRef::Null => self.buffer.push(0),
             ValueRef::Integer(n) => {
-                self.buffer.push(1);
-                self.buffer.extend_from_slice(&n.to_le_bytes());
+                self.tagged(1, n.to_le_bytes());
             }
-            ValueRef::Real(x) => {
-                self.buffer.push(2);
-                self.buffer.extend_from_slice(&x.to_bits().to_le_bytes());
-            }
+            ValueRef::Real(x) => self.tagged(2, x.to_bits().to_le_bytes()),
             ValueRef::Text(bytes) => self.bytes(3, bytes),
             ValueRef::Blob(bytes) => self.bytes(4, bytes),
         }
     }
 
+    /// In one piece: a row has many numbers.
+    fn tagged(&mut self, tag: u8, number: [u8; 8]) {
+        let mut piece = [tag; 9];
+        piece[1..].copy_from_slice(&number);
+        self.buffer.extend_from_slice(&piece);
+    }
+
     fn bytes(&mut self, tag: u8, bytes: &[u8]) {
-        self.buffer.push(tag);
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        self.buffer.extend_from_slice(&len.to_le_bytes());
+        self.tagged(tag, len.to_le_bytes());
         if self.buffer.len() + bytes.len() <= WHOLE {
             self.buffer.extend_from_slice(bytes);
         } else {
@@ -54,6 +56,13 @@ impl RowHasher {
             hasher.update(bytes);
             self.buffer.clear();
         }
+    }
+
+    /// Whether the hash of a row with these columns is `stored`.
+    pub fn agrees(&mut self, table: &Table, columns: &[ValueRef<'_>], stored: Digest) -> bool {
+        self.begin(table.name);
+        columns.iter().for_each(|value| self.value(*value));
+        self.finish() == stored
     }
 
     /// The hash of the row.

@@ -1,16 +1,39 @@
 //! Which leaf comes behind which, as the interior pages say: what tells a gap between two rows that
 //! never were neighbours from one where a leaf is lost.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Interior pages above a leaf; SQLite's trees are far lower.
 const DEPTH_MAX: usize = 20;
 
-/// An interior page and the pages below it, in the order of their keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Interior {
-    pub number: u32,
-    pub children: Vec<u32>,
+/// Interior pages and the pages below each, in the order of their keys.
+#[derive(Debug, Default)]
+pub(super) struct Interiors {
+    /// Number, and how many of the children are its own.
+    heads: Vec<(u32, usize)>,
+    children: Vec<u32>,
+}
+
+impl Interiors {
+    pub fn push(&mut self, number: u32, children: impl Iterator<Item = u32>) {
+        let before = self.children.len();
+        self.children.extend(children);
+        self.heads.push((number, self.children.len() - before));
+    }
+
+    pub fn append(&mut self, other: &mut Interiors) {
+        self.heads.append(&mut other.heads);
+        self.children.append(&mut other.children);
+    }
+
+    fn each(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        let mut rest = self.children.as_slice();
+        self.heads.iter().map(move |(number, n)| {
+            let (own, behind) = rest.split_at_checked(*n).unwrap_or((rest, &[]));
+            rest = behind;
+            (*number, own)
+        })
+    }
 }
 
 /// What the interior pages prove.
@@ -20,14 +43,14 @@ pub(super) struct Edges {
     next: Vec<(u32, u32)>,
     /// First and last leaf of a tree.
     whole: Vec<(u32, u32)>,
-    inner: HashSet<u32>,
+    inner: Vec<u32>,
 }
 
 impl Edges {
-    pub fn of(interiors: &[Interior]) -> Edges {
+    pub fn of(mut interiors: Interiors) -> Edges {
         let ends: HashMap<u32, (u32, u32)> = interiors
-            .iter()
-            .filter_map(|i| Some((i.number, (*i.children.first()?, *i.children.last()?))))
+            .each()
+            .filter_map(|(number, below)| Some((number, (*below.first()?, *below.last()?))))
             .collect();
         let leaf = |page: u32, pick: fn(&(u32, u32)) -> u32| {
             let mut page = page;
@@ -39,23 +62,26 @@ impl Edges {
             }
             None
         };
-        let mut out = Edges::default();
-        for interior in interiors {
-            out.inner.extend(&interior.children);
-            for pair in interior.children.windows(2) {
+        let mut next = Vec::with_capacity(interiors.children.len());
+        for (_, below) in interiors.each() {
+            for pair in below.windows(2) {
                 if let (Some(a), Some(b)) = (leaf(pair[0], |e| e.1), leaf(pair[1], |e| e.0)) {
-                    out.next.push((a, b));
+                    next.push((a, b));
                 }
             }
         }
-        for number in ends.keys().filter(|n| !out.inner.contains(n)) {
+        next.sort_unstable();
+        let mut inner = std::mem::take(&mut interiors.children);
+        inner.sort_unstable();
+        inner.dedup();
+        let mut whole = Vec::new();
+        for number in ends.keys().filter(|n| inner.binary_search(n).is_err()) {
             if let (Some(a), Some(b)) = (leaf(*number, |e| e.0), leaf(*number, |e| e.1)) {
-                out.whole.push((a, b));
+                whole.push((a, b));
             }
         }
-        out.next.sort_unstable();
-        out.whole.sort_unstable();
-        out
+        whole.sort_unstable();
+        Edges { next, whole, inner }
     }
 
     /// Whether no leaf lies between these.
@@ -66,6 +92,6 @@ impl Edges {
     /// Whether these are the first and the last leaf of their tree.
     pub fn span(&self, first: u32, last: u32) -> bool {
         self.whole.binary_search(&(first, last)).is_ok()
-            || (first == last && !self.inner.contains(&first))
+            || (first == last && self.inner.binary_search(&first).is_err())
     }
 }

@@ -9,10 +9,12 @@
 mod book;
 mod cell;
 mod edges;
+mod found;
 mod index;
 mod medium;
 mod overflow;
 mod page;
+mod reader;
 mod record;
 mod wal;
 mod walk;
@@ -20,10 +22,12 @@ mod walk;
 use rusqlite::types::ValueRef;
 
 pub use book::Book;
+pub use found::{Found, Place, Run};
 pub use index::text_entries;
 pub use medium::Medium;
+pub use reader::{Reader, Wanted};
 pub use wal::Log;
-pub use walk::{Found, Key, Reader, find};
+pub use walk::find;
 
 /// The tables whose rows are looked for.
 pub trait Tables: Sync {

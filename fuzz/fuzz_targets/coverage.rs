@@ -1,0 +1,9 @@
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../checks.rs"]
+#[allow(dead_code)]
+mod checks;
+
+fuzz_target!(|bytes: &[u8]| checks::coverage(bytes));
