@@ -58,22 +58,42 @@ impl Entry {
     }
 }
 
-/// Examines a log that lies in a file.
+/// A file that stops giving bytes when an end is asked for.
+struct Watched<'a> {
+    file: &'a File,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl ReadAt for Watched<'_> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if (self.stop)() {
+            return Err(io::Error::other("an end was asked for"));
+        }
+        ReadAt::read_at(self.file, buf, offset)
+    }
+}
+
+/// Examines a log that lies in a file. `stop` is asked between reads whether to end.
 ///
 /// # Errors
-/// What the medium says, and a line that is too long to be read.
-pub fn check(entry: &Entry, file: &File) -> io::Result<(Checked, Evidence)> {
+/// What the medium says, a line that is too long to be read, and an end that was asked for.
+pub fn check(
+    entry: &Entry,
+    file: &File,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<(Checked, Evidence)> {
     let before = file.metadata()?;
     let form = form(entry).unwrap_or(Form {
         packed: false,
         generation: None,
     });
-    let mut diagnosis = examine(file, form)?;
+    let watched = Watched { file, stop };
+    let mut diagnosis = examine(&watched, form)?;
     let against = diagnosis.header.as_ref().and_then(|h| identity(entry, h));
     for finding in entry.findings.iter().cloned().chain(against) {
         diagnosis.add(finding);
     }
-    let evidence = evidence(file, &before)?;
+    let evidence = evidence(&watched, &before)?;
     let header = diagnosis.header.as_ref();
     let id = header.map(|h| String::from_utf8_lossy(&h.id).into_owned());
     let checked = Checked {
@@ -88,16 +108,20 @@ pub fn check(entry: &Entry, file: &File) -> io::Result<(Checked, Evidence)> {
 ///
 /// # Errors
 /// What the medium says; a store that SQLite can't read.
-pub fn check_store(file: &File, conn: &Connection) -> io::Result<(Vec<Checked>, Evidence)> {
+pub fn check_store(
+    file: &File,
+    conn: &Connection,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<(Vec<Checked>, Evidence)> {
     let before = file.metadata()?;
     let sessions = store::sessions(conn).map_err(io::Error::other)?;
-    Ok((sessions, evidence(file, &before)?))
+    Ok((sessions, evidence(&Watched { file, stop }, &before)?))
 }
 
 /// Takes the digest of a file and looks whether it moved since `before`.
-fn evidence(file: &File, before: &std::fs::Metadata) -> io::Result<Evidence> {
-    let (bytes, sha256) = digest(file)?;
-    let after = file.metadata()?;
+fn evidence(watched: &Watched<'_>, before: &std::fs::Metadata) -> io::Result<Evidence> {
+    let (bytes, sha256) = digest(watched)?;
+    let after = watched.file.metadata()?;
     let state = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec());
     Ok(Evidence {
         bytes,

@@ -12,6 +12,8 @@ pub struct Header {
     pub id: Vec<u8>,
     /// The working directory.
     pub cwd: Option<Vec<u8>>,
+    /// The profile that the session was begun with.
+    pub preset: Option<Vec<u8>>,
     /// How many leading events were inherited: versions 0 and 1.
     pub seed_length: u64,
     /// Whether leading events were inherited: version 2 and later.
@@ -112,7 +114,7 @@ pub(super) fn read(line: &[u8], generation: Option<u64>) -> Result<Header, Heade
         return Err(invalid("the header's cwd is no absolute path"));
     }
     text("parentSession")?;
-    text("agentPreset")?;
+    let preset = text("agentPreset")?;
     if text("origin")?.is_some_and(|o| o != b"subagent") {
         return Err(invalid("the header's origin is not known"));
     }
@@ -131,6 +133,7 @@ pub(super) fn read(line: &[u8], generation: Option<u64>) -> Result<Header, Heade
         version,
         id,
         cwd,
+        preset,
         seed_length,
         seeded,
     })
