@@ -14,11 +14,14 @@
 //! - [`mend`] writes the log so repaired. Frames in which nothing changes are copied byte for byte.
 //!   It takes the source again and expects the bytes that were examined: the caller compares
 //!   digests before and after.
+//! - [`append`] adds events to a log for a caller who holds its lock and knows its end; a batch that
+//!   does not follow is refused, and one that can't be written whole is taken back.
 //! - [`look`] reads the folders around a log, which say more than the log itself.
 //!
 //! A choice between two versions of an event is made by replay alone: one of them must follow from
 //! what was open before it, and the log must replay with the one choice and not with the other.
 
+mod append;
 mod bytes;
 mod calls;
 mod check;
@@ -43,6 +46,7 @@ mod verdict;
 mod vocabulary;
 mod walk;
 
+pub use append::{AppendError, Medium, Refusal, Revision, append, prepare, revision};
 pub use bytes::ReadAt;
 pub use check::{Checked, Evidence, check, check_store};
 pub use closers::Closer;

@@ -215,7 +215,7 @@ pub fn every_command() -> Vec<Vec<OsString>> {
         &["doctor", "--fix"],
         &["doctor", "runs", "list"],
         &["doctor", "session-log", "check", "."],
-        &["doctor", "session-log", "check", "/no/such", "--show-content"],
+        &["doctor", "session-log", "check", ".", "--show-content"],
         &["sessions", "list"],
         &["sessions", "show", "0011"],
         &["search", "b"],

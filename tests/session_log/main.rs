@@ -2,5 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
+mod appending;
 mod cases;
+mod edits;
 mod table;
