@@ -17,5 +17,6 @@ pub mod ingest;
 pub mod model;
 pub mod plan;
 pub mod report;
+pub mod session_log;
 pub mod sources;
 pub mod store;

@@ -26,7 +26,11 @@ fn edge(layer: &str, target: &str) -> Option<Option<Vec<&'static str>>> {
         (a, b) if a == b => Some(None),
         // The entry points tie everything together.
         ("cli" | "main" | "lib", _) => Some(None),
-        ("report", "doctor" | "plan" | "ingest" | "sources" | "store" | "model") => Some(None),
+        (
+            "report",
+            "doctor" | "plan" | "ingest" | "sources" | "store" | "model" | "session_log",
+        ) => Some(None),
+        ("session_log", "model") => Some(None),
         // A planner names what a plan is, and the view that it is given; it can't apply one.
         ("doctor", "plan") => Some(Some(vec!["Ground", "Planner"])),
         ("doctor", "sources" | "store" | "model") => Some(None),
@@ -51,8 +55,19 @@ fn edge(layer: &str, target: &str) -> Option<Option<Vec<&'static str>>> {
 }
 
 const LAYERS: &[&str] = &[
-    "cli", "report", "doctor", "plan", "ingest", "sources", "store", "disk", "model", "error",
-    "exit", "env",
+    "cli",
+    "report",
+    "doctor",
+    "plan",
+    "ingest",
+    "session_log",
+    "sources",
+    "store",
+    "disk",
+    "model",
+    "error",
+    "exit",
+    "env",
 ];
 
 /// One source file, read for the rules.

@@ -155,6 +155,33 @@ pub enum DoctorCommand {
     /// List, show and undo what was applied
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Say what is wrong with the session logs of DSH
+    #[command(subcommand)]
+    SessionLog(SessionLogCommand),
+}
+
+/// `doctor session-log`
+#[derive(Debug, Clone, Subcommand)]
+pub enum SessionLogCommand {
+    /// Read logs whole and say what is wrong with each; changes nothing
+    Check(SessionLogCheckArgs),
+}
+
+/// `doctor session-log check`
+#[derive(Debug, Clone, Args)]
+pub struct SessionLogCheckArgs {
+    /// A log, a store, a session's or a project's folder, or a sessions root
+    #[arg(value_name = "PATH", required = true, value_parser = not_empty())]
+    pub paths: Vec<OsString>,
+    /// Show the text of the lines around the first failure
+    #[arg(long)]
+    pub show_content: bool,
+    /// Largest number of sessions in the list; damaged ones come into it first, totals are of all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: u64,
+    /// Severity from which on the exit is 1
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
 }
 
 /// `doctor backups list`

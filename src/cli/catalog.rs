@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 30] = [
+pub const SCHEMAS: [&str; 31] = [
     "doctor-archive-scan",
     "doctor-backups-create",
     "doctor-backups-list",
@@ -14,6 +14,7 @@ pub const SCHEMAS: [&str; 30] = [
     "doctor-runs-list",
     "doctor-runs-show",
     "doctor-runs-undo",
+    "doctor-session-log-check",
     "error",
     "export",
     "export-json",
@@ -46,7 +47,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 25] = [
+pub const COMMANDS: [Entry; 26] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -98,6 +99,11 @@ pub const COMMANDS: [Entry; 25] = [
         words: &["doctor", "runs", "undo"],
         mutates: true,
         schema: "doctor-runs-undo",
+    },
+    Entry {
+        words: &["doctor", "session-log", "check"],
+        mutates: false,
+        schema: "doctor-session-log-check",
     },
     Entry {
         words: &["doctor", "backups", "list"],

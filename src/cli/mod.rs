@@ -35,6 +35,7 @@ mod runs;
 pub mod sanitise;
 mod scan;
 mod search;
+mod session_log;
 mod session_name;
 mod sessions;
 mod signal;
@@ -48,7 +49,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use args::{
     BackupsCommand, Cli, Command, DoctorCommand, MirrorCommand, ModelsCommand, RunsCommand,
-    SessionsCommand,
+    SessionLogCommand, SessionsCommand,
 };
 use context::Context;
 use emit::Output;
@@ -160,6 +161,9 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
             }
             Some(DoctorCommand::Runs(RunsCommand::Undo(a))) => {
                 out.finish(runs::undo(ctx, a), true, &ctx.site)
+            }
+            Some(DoctorCommand::SessionLog(SessionLogCommand::Check(a))) => {
+                out.finish(session_log::check(ctx, a), false, &ctx.site)
             }
             None if d.fix => out.finish(repair::fix(ctx, d), true, &ctx.site),
             Some(DoctorCommand::Backups(BackupsCommand::List(a))) => {

@@ -71,6 +71,8 @@ pub enum NextId {
     BackupsList,
     /// Verify one backup.
     BackupsVerify,
+    /// Look at session logs again, with the text around what is wrong.
+    SessionLogShow,
     /// Show the state in a few fields.
     Health,
     /// Show what the program can do.
@@ -168,6 +170,8 @@ pub enum Next {
         /// Every row too.
         deep: bool,
     },
+    /// `cass doctor session-log check --show-content -- PATH`
+    SessionLogShow(String),
     /// `cass health`
     Health,
     /// `cass introspect`
@@ -209,6 +213,7 @@ impl Next {
             Next::RunsUndo(_) => NextId::RunsUndo,
             Next::BackupsList => NextId::BackupsList,
             Next::BackupsVerify { .. } => NextId::BackupsVerify,
+            Next::SessionLogShow(_) => NextId::SessionLogShow,
             Next::Health => NextId::Health,
             Next::Introspect => NextId::Introspect,
         }
@@ -299,6 +304,10 @@ impl Next {
                 named(&["doctor", "backups", "verify", "--deep"], id.clone())
             }
             Next::BackupsVerify { id, deep: false } => words(&["doctor", "backups", "verify", id]),
+            Next::SessionLogShow(path) => named(
+                &["doctor", "session-log", "check", "--show-content"],
+                path.clone(),
+            ),
             Next::Health => words(&["health"]),
             Next::Introspect => words(&["introspect"]),
         }
@@ -357,6 +366,7 @@ impl Next {
             Next::BackupsList => "lists the backups and the sealed generations",
             Next::BackupsVerify { deep: true, .. } => "reads and verifies every row of that backup",
             Next::BackupsVerify { .. } => "compares every file of that backup with its digest",
+            Next::SessionLogShow(_) => "shows the lines around the first failure, text included",
             Next::Health => "shows the state in a few fields",
             Next::Introspect => "lists every command, flag and document",
         }
@@ -434,6 +444,7 @@ impl Next {
                 id: "g00000001".to_owned(),
                 deep: true,
             },
+            Next::SessionLogShow("-a b".to_owned()),
             Next::Health,
             Next::Introspect,
         ]

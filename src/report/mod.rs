@@ -20,6 +20,7 @@ pub mod restore;
 pub mod scan;
 mod scan_build;
 pub mod search;
+pub mod session_log;
 mod session_of;
 pub mod sessions;
 pub mod stats;

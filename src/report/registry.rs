@@ -22,6 +22,7 @@ use super::mutation::{
 use super::restore::RestoreBody;
 use super::scan::ScanBody;
 use super::search::SearchBody;
+use super::session_log::SessionLogCheckBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
 use super::stats::StatsBody;
 use super::view::ViewBody;
@@ -54,6 +55,7 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<MirrorVerifyBody>(),
         schema::<ModelsStatusBody>(),
         schema::<SearchBody>(),
+        schema::<SessionLogCheckBody>(),
         schema::<SessionsListBody>(),
         schema::<RestoreBody>(),
         schema::<SessionsShowBody>(),

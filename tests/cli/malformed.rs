@@ -20,6 +20,8 @@ fn lines() -> Vec<Vec<OsString>> {
         &["doctor", "runs", "list"],
         &["doctor", "runs", "show", "latest"],
         &["doctor", "runs", "undo", "latest"],
+        // Any more words are paths.
+        &["doctor", "session-log", "check", "log", "--limit", "some"],
         &["sessions", "list"],
         &["sessions", "show", "id"],
         // Any more words are part of the query: this is bad by itself.

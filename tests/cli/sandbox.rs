@@ -214,6 +214,8 @@ pub fn every_command() -> Vec<Vec<OsString>> {
         &["doctor", "repair", "--dry-run", "--deterministic"],
         &["doctor", "--fix"],
         &["doctor", "runs", "list"],
+        &["doctor", "session-log", "check", "."],
+        &["doctor", "session-log", "check", ".", "--show-content"],
         &["sessions", "list"],
         &["sessions", "show", "0011"],
         &["search", "b"],

@@ -42,6 +42,7 @@ doctor backups restore BACKUP  | 0 planned | 0 planned               | 0 planned
 doctor runs list               | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
 doctor runs show latest        | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
 doctor runs undo latest        | 0 planned | 0 planned               | 0 planned                 | 0 planned               | 9 failed permission-denied | 0 planned           | 7 blocked lock-busy | sig partial
+doctor session-log check SRC   | 1 error   | 1 error                 | 1 error                   | 1 error                 | 1 error                    | 1 error             | 1 error             | sig error
 sessions list                  | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions show ID               | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions restore ID --to OUT   | 0 applied | 23 failed verify-failed | 1 failed archive-corrupt  | 6 failed mirror-too-new | 9 failed permission-denied | 0 applied           | 7 blocked lock-busy | sig partial

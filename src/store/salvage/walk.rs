@@ -224,7 +224,7 @@ impl<'a, T: Tables> Walk<'a, T> {
                 number,
                 frame: None,
                 age: if is_free { Age::Freed } else { Age::Database },
-                is_newest: !is_free && !(has_log && self.book.log.counts(number)),
+                is_newest: !(is_free || has_log && self.book.log.counts(number)),
                 near: Near {
                     at: at - (i * size) as u64,
                     bytes: buf,

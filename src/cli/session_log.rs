@@ -1,0 +1,343 @@
+//! `cass doctor session-log check`
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind as IoKind;
+use std::path::{Path, PathBuf};
+
+use super::args::{FailOn, SessionLogCheckArgs};
+use super::context::Context;
+use super::emit::Human;
+use super::page::{Mark, Page, count};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::finding::Severity;
+use crate::model::path::PathText;
+use crate::report::check::FailOnLevel;
+use crate::report::envelope::Report;
+use crate::report::session_log::{
+    SessionLogCheckBody, SessionLogEntry, UnreadLog, session_log_check_report,
+};
+use crate::session_log::{self, Checked, Entry, Evidence, Kind, ReadAt};
+use crate::sources::database::member_path;
+use crate::sources::file::Base;
+use crate::store::{sqlite, wal};
+
+/// Logs that could not be read and are named.
+const UNREAD: usize = 20;
+/// Bytes of the largest store that is read: an image of it is held.
+const MAX_STORE: u64 = 64 << 20;
+/// Lines before and behind the first failure.
+const AROUND: u64 = 2;
+
+/// What is found, as far as a document lists it.
+struct Found<'a> {
+    ctx: &'a Context,
+    args: &'a SessionLogCheckArgs,
+    limit: usize,
+    damaged: Vec<SessionLogEntry>,
+    others: Vec<SessionLogEntry>,
+    total: u64,
+    verdicts: BTreeMap<String, u64>,
+    unread: Vec<UnreadLog>,
+    unread_total: u64,
+    worst: Option<Severity>,
+}
+
+pub(super) fn check(
+    ctx: &Context,
+    args: &SessionLogCheckArgs,
+) -> Result<Report<SessionLogCheckBody>> {
+    let mut found = Found {
+        ctx,
+        args,
+        limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
+        damaged: Vec::new(),
+        others: Vec::new(),
+        total: 0,
+        verdicts: BTreeMap::new(),
+        unread: Vec::new(),
+        unread_total: 0,
+        worst: None,
+    };
+    let mut empty_folders = 0;
+    let mut looked = Vec::new();
+    for path in &args.paths {
+        let path = PathBuf::from(path);
+        let here = session_log::look(&path).map_err(|e| no_path(&path, e))?;
+        empty_folders += here.empty_folders;
+        looked.extend(here.entries);
+    }
+    looked.sort_by(|a, b| a.path.cmp(&b.path));
+    looked.dedup_by(|a, b| a.path == b.path);
+    for entry in &looked {
+        if ctx.interrupt.pending().is_some() {
+            break;
+        }
+        found.examine(entry);
+    }
+    let interrupted = ctx.interrupt.pending();
+    let fail_on = match args.fail_on {
+        FailOn::Info => FailOnLevel::Info,
+        FailOn::Warn => FailOnLevel::Warn,
+        FailOn::Error => FailOnLevel::Error,
+        FailOn::Never => FailOnLevel::Never,
+    };
+    let mut sessions = found.damaged;
+    let room = found.limit.saturating_sub(sessions.len());
+    sessions.extend(found.others.into_iter().take(room));
+    sessions.sort_by(|a, b| (&a.path, &a.session_id).cmp(&(&b.path, &b.session_id)));
+    let body = SessionLogCheckBody {
+        sessions_truncated: u64::try_from(sessions.len()).unwrap_or(u64::MAX) < found.total,
+        sessions,
+        sessions_total: found.total,
+        verdicts: found.verdicts,
+        empty_folders,
+        unread: found.unread,
+        unread_total: found.unread_total,
+        complete: interrupted.is_none() && found.unread_total == 0,
+    };
+    Ok(session_log_check_report(
+        body,
+        found.worst,
+        fail_on,
+        interrupted,
+        &ctx.site,
+    ))
+}
+
+fn no_path(path: &Path, e: std::io::Error) -> Error {
+    match e.kind() {
+        IoKind::NotFound => Error::new(
+            ErrorKind::NotFound,
+            format!("there is nothing at {}", path.display()),
+        ),
+        _ => Error::io("look at", path, e),
+    }
+}
+
+/// Opens a file as a regular one; its folder may be reached through links.
+fn open(path: &Path) -> Result<File> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().unwrap_or_default();
+    Base::open(folder)?.open_regular(Path::new(name))
+}
+
+impl Found<'_> {
+    fn examine(&mut self, entry: &Entry) {
+        match self.read(entry) {
+            Ok((all, evidence)) => {
+                for checked in &all {
+                    self.keep(entry, checked, &evidence);
+                }
+            }
+            Err(_) if self.ctx.interrupt.pending().is_some() => {}
+            Err(e) => {
+                self.unread_total += 1;
+                if self.unread.len() < UNREAD {
+                    self.unread.push(UnreadLog {
+                        path: PathText::new(&entry.path),
+                        why: self.ctx.site.redact(e.message()),
+                    });
+                }
+            }
+        }
+    }
+
+    fn read(&self, entry: &Entry) -> Result<(Vec<Checked>, Evidence)> {
+        let stop = || self.ctx.interrupt.pending().is_some();
+        let file = open(&entry.path)?;
+        let failed = |e| Error::io("read", &entry.path, e);
+        if entry.kind == Kind::Store {
+            let image = image(&entry.path, &file)?;
+            let conn = sqlite::open_image(&image, &entry.path)?;
+            return session_log::check_store(&file, &conn, &stop).map_err(failed);
+        }
+        let (checked, evidence) = session_log::check(entry, &file, &stop).map_err(failed)?;
+        Ok((vec![checked], evidence))
+    }
+
+    fn keep(&mut self, entry: &Entry, checked: &Checked, evidence: &Evidence) {
+        let now = self.ctx.env.now_ms();
+        let mut told = SessionLogEntry::new(entry, checked, evidence, now);
+        self.total += 1;
+        let name = told.verdict.name().to_owned();
+        *self.verdicts.entry(name).or_default() += 1;
+        self.worst = self.worst.max(told.severity);
+        let list = if told.severity > Some(Severity::Info) {
+            &mut self.damaged
+        } else {
+            &mut self.others
+        };
+        if list.len() >= self.limit {
+            return;
+        }
+        let near = told.first_bad_physical_line.filter(|_| !checked.in_store);
+        if let (Some(line), Some(form)) = (near, entry.form())
+            && let Ok(file) = open(&entry.path)
+            && let Ok(lines) = session_log::around(&file, form, line, AROUND)
+        {
+            told.put_context(&lines, self.args.show_content);
+        }
+        list.push(told);
+    }
+}
+
+/// A store as one image, what its WAL has committed folded in. Nothing is opened by SQLite where
+/// it lies.
+fn image(path: &Path, file: &File) -> Result<Vec<u8>> {
+    let mut db = whole(path, file)?;
+    let log = member_path(path, "-wal");
+    match open(&log) {
+        Ok(file) => wal::fold(&mut db, &whole(&log, &file)?),
+        Err(e) if e.kind() == ErrorKind::NotFound => wal::fold(&mut db, &[]),
+        Err(e) => return Err(e),
+    }
+    Ok(db)
+}
+
+fn whole(path: &Path, file: &File) -> Result<Vec<u8>> {
+    let failed = |e| Error::io("read", path, e);
+    let len = file.metadata().map_err(failed)?.len();
+    if len > MAX_STORE {
+        let limit = MAX_STORE >> 20;
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{} has more than {limit} MiB", path.display()),
+        ));
+    }
+    let mut out = vec![0; usize::try_from(len).unwrap_or(0)];
+    let mut done = 0;
+    while let Some(rest) = out.get_mut(done..).filter(|r| !r.is_empty()) {
+        match ReadAt::read_at(file, rest, done as u64).map_err(failed)? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    out.truncate(done);
+    Ok(out)
+}
+
+const fn mark(severity: Option<Severity>) -> Mark {
+    match severity {
+        Some(Severity::Error) => Mark::Error,
+        Some(Severity::Warn) => Mark::Warn,
+        _ => Mark::Info,
+    }
+}
+
+impl Human for SessionLogCheckBody {
+    fn page(r: &Report<Self>, page: &mut Page) {
+        let b = &r.body;
+        for s in b.sessions.iter().filter(|s| s.severity.is_some()) {
+            let id = s.session_id.as_deref().unwrap_or(&s.path.path);
+            let live = if s.may_be_live {
+                "; it was changed a moment ago and may be live"
+            } else {
+                ""
+            };
+            page.anomaly(
+                mark(s.severity),
+                &format!("{id}: {}: {}{live}", s.verdict.name(), s.reason),
+            );
+        }
+        for u in &b.unread {
+            page.anomaly(Mark::Warn, &format!("{}: {}", u.path.path, u.why));
+        }
+        let first = b.sessions.iter().find(|s| !s.context.is_empty());
+        if let Some(s) = first {
+            around(s, page);
+        }
+        for s in b.sessions.iter().take(1).filter(|_| b.sessions_total == 1) {
+            for place in &s.call_places {
+                page.fact(&format!(
+                    "{:<10} row {}, event {}: id {:?}{}",
+                    place.place,
+                    place.row,
+                    place.seq,
+                    place.call_id,
+                    place
+                        .name
+                        .as_ref()
+                        .map_or_else(String::new, |n| format!(", tool {n}"))
+                ));
+            }
+            for c in &s.candidates {
+                page.fact(&format!(
+                    "candidate  row {}, events {} to {}: {}",
+                    c.rows.0, c.events.0, c.events.1, c.what
+                ));
+            }
+            if s.severity.is_some() {
+                page.fact(&repair_line(s));
+            }
+            page.fact(&format!("sha256     {}", s.evidence.sha256));
+        }
+    }
+
+    fn verdict(r: &Report<Self>) -> String {
+        let b = &r.body;
+        let clean = b.verdicts.get("clean").copied().unwrap_or(0);
+        format!(
+            "{} examined, {} clean{}.",
+            count(b.sessions_total, "log", "logs"),
+            clean,
+            if b.complete {
+                ""
+            } else {
+                "; not all were read"
+            }
+        )
+    }
+}
+
+/// The lines around the first failure, beside what was due.
+fn around(s: &SessionLogEntry, page: &mut Page) {
+    let due = match (s.expected_seq, s.got_seq) {
+        (Some(e), Some(g)) => format!("event {e} is due, event {g} comes"),
+        (Some(e), None) => format!("event {e} is due"),
+        _ => s.evidence.first_error.clone().unwrap_or_default(),
+    };
+    let id = s.session_id.as_deref().unwrap_or("?");
+    page.fact(&format!(
+        "{id}, around row {}",
+        s.first_bad_line.unwrap_or(0)
+    ));
+    for line in &s.context {
+        let events = match line.events {
+            Some((a, b)) if a == b => a.to_string(),
+            Some((a, b)) => format!("{a}-{b}"),
+            None => "-".to_owned(),
+        };
+        let here = if line.here { ">" } else { " " };
+        page.fact(&format!(
+            "{here} line {:<7} event {events:<9} {} ({} bytes)",
+            line.line, line.kind, line.bytes
+        ));
+        if let Some(text) = &line.text {
+            page.fact(&format!("      {text}"));
+        }
+        if line.here {
+            page.fact(&format!("      {due}"));
+        }
+    }
+}
+
+fn repair_line(s: &SessionLogEntry) -> String {
+    if s.must_refuse {
+        return "repair     refused: nothing that can be written would be the session".to_owned();
+    }
+    format!(
+        "repair     on a copy{}: {} left out, {} added, {} in all",
+        if s.repair_optional { ", optional" } else { "" },
+        count(s.lines_dropped.unwrap_or(0), "row", "rows"),
+        count(
+            s.closers.as_ref().map_or(0, |c| c.len() as u64),
+            "closing event",
+            "closing events"
+        ),
+        count(s.repaired_event_count.unwrap_or(0), "event", "events"),
+    )
+}

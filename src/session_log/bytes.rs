@@ -1,0 +1,62 @@
+//! Where the bytes of a log come from.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that can be read at any place, without moving anything.
+pub trait ReadAt {
+    /// Reads up to `buf.len()` bytes from `offset` on; 0 at the end.
+    ///
+    /// # Errors
+    /// What the medium says.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        loop {
+            match FileExt::read_at(self, buf, offset) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl ReadAt for [u8] {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.get(from..).unwrap_or_default();
+        let n = rest.len().min(buf.len());
+        if let (Some(to), Some(from)) = (buf.get_mut(..n), rest.get(..n)) {
+            to.copy_from_slice(from);
+        }
+        Ok(n)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.as_slice().read_at(buf, offset)
+    }
+}
+
+/// Fills as much of `buf` as there is.
+pub(super) fn read_full<S: ReadAt + ?Sized>(
+    source: &S,
+    buf: &mut [u8],
+    mut offset: u64,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buf.get_mut(done..).filter(|r| !r.is_empty()) {
+        match source.read_at(rest, offset)? {
+            0 => break,
+            n => {
+                done += n;
+                offset += n as u64;
+            }
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,100 @@
+//! The types of events that each version of the format knows.
+
+/// The newest version that is known.
+pub const NEWEST: u64 = 4;
+
+/// Since the first version.
+const ALWAYS: &[&str] = &[
+    "agent-preset/selected",
+    "agent/inbox/spliced",
+    "approval/asked",
+    "approval/decided",
+    "approval/policy",
+    "assistant/message",
+    "command/done",
+    "command/run",
+    "compaction/end",
+    "compaction/prune",
+    "compaction/start",
+    "compaction/summary",
+    "feedback/record",
+    "goal/change",
+    "hook/invoked",
+    "hook/result",
+    "llm/retry",
+    "llm/retry-started",
+    "model/selection",
+    "permission/preset",
+    "plan/mode",
+    "request/context",
+    "request/header",
+    "sandbox/mode",
+    "schedule/change",
+    "session-log-deepseek/delivery-accepted",
+    "session/end-seed",
+    "session/title",
+    "session/title-llm-request",
+    "step/end",
+    "step/start",
+    "subagent/descriptor",
+    "subagent/model-selection-policy",
+    "team/member",
+    "team/message/delivered",
+    "team/message/queued",
+    "team/task",
+    "todo/write",
+    "tool-workflow/agent-end",
+    "tool-workflow/agent-start",
+    "tool-workflow/run-end",
+    "tool-workflow/run-start",
+    "tool/call",
+    "tool/result",
+    "turn/end",
+    "turn/start",
+    "user/message",
+    "web/deepseek-search-llm-request",
+];
+
+/// Types with the first version that has them, and the last.
+const SOMETIMES: &[(&str, u64, u64)] = &[
+    ("assistant/chunk", 0, 1),
+    ("assistant/attempt", 2, NEWEST),
+    ("compact/end", 0, 0),
+    ("compact/start", 0, 0),
+    ("compact/summary", 0, 0),
+    ("steering/message", 0, 0),
+    ("tool/code-dispatch", 0, 2),
+    ("tool/code-dispatch-start", 0, 2),
+    ("system/message", 3, NEWEST),
+    ("feedback/message-put", 3, NEWEST),
+    ("feedback/message-delete", 3, NEWEST),
+    ("tool/ptc-dispatch", 3, NEWEST),
+    ("tool/ptc-dispatch-start", 3, NEWEST),
+    ("developer/message", 4, NEWEST),
+    ("deliverables/presented", 4, NEWEST),
+    ("image/offload", 4, NEWEST),
+    ("slots/dispatch", 4, NEWEST),
+    ("subagent/catalog", 4, NEWEST),
+    ("workspace/changes", 4, NEWEST),
+];
+
+/// Rows that hold several pieces of an answer: up to version 1.
+pub(super) const PACKED: [&str; 3] = ["reasoning-chunks", "text-chunks", "tool-call-chunks"];
+
+/// Whether a version knows a type.
+pub(super) fn knows(version: u64, kind: &[u8]) -> bool {
+    ALWAYS.iter().any(|k| k.as_bytes() == kind)
+        || SOMETIMES
+            .iter()
+            .any(|(k, first, last)| k.as_bytes() == kind && (*first..=*last).contains(&version))
+}
+
+/// Whether events of a type are what the model sees.
+pub(super) fn is_surface(version: u64, kind: &[u8]) -> bool {
+    match kind {
+        b"user/message" | b"assistant/message" | b"tool/result" => true,
+        b"system/message" => version >= 3,
+        b"developer/message" => version >= 4,
+        _ => false,
+    }
+}

@@ -1,0 +1,8 @@
+//! Session logs: what is said of sound and damaged ones, and what a repair makes of them.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+
+mod appending;
+mod cases;
+mod edits;
+mod table;
