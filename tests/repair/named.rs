@@ -72,7 +72,7 @@ fn a_broken_file_gives_the_rows_that_are_left_in_it() {
         ("sound", |_| (), true),
         ("page 1 gone", |b| b[..4096].fill(0), true),
         ("cut in half", halve, false),
-        ("noise", noise, false),
+        ("noise", |bytes| noise(bytes), false),
     ];
     let other = Sandbox::in_memory();
     grow(&other, 2000);
