@@ -226,11 +226,13 @@ pub fn create(cap: Capture<'_>, making: &Making<'_>, interrupt: &Interrupt) -> R
         .with_context("free_bytes", free.to_string()));
     }
     let id = next_id(root)?;
-    cap.create_dir(layout::BACKUP_STAGING)?;
-    let made = stage(cap, making, id, interrupt).and_then(|backup| {
-        cap.move_aside(layout::BACKUP_STAGING, &backup.backup_id.folder())?;
-        Ok(backup)
-    });
+    let made = cap
+        .create_dir(layout::BACKUP_STAGING)
+        .and_then(|()| stage(cap, making, id, interrupt))
+        .and_then(|backup| {
+            cap.move_aside(layout::BACKUP_STAGING, &backup.backup_id.folder())?;
+            Ok(backup)
+        });
     if made.is_err() {
         let _ = cap.remove_unfinished(layout::BACKUP_STAGING);
     }

@@ -372,8 +372,8 @@ struct Incomplete {
     entry: Lost,
 }
 
-/// Takes the records that an archive would give without their messages. One that an archive before it
-/// gives comes from there.
+/// Takes the records that an archive would give without their messages and that no other archive gives
+/// with them.
 fn take_incomplete(
     sought: &Sought<'_>,
     rescued: &Rescued<'_>,
@@ -411,26 +411,36 @@ fn take_incomplete(
     if found.is_empty() {
         return Ok(());
     }
-    // Held by an archive before this one, with or without its messages.
+    // Whoever has a record with its messages gives them, whichever archive comes first.
     let mut keys: BTreeSet<Fingerprint> = found.iter().map(|l| l.key).collect();
     let lock = ArchiveShared::acquire(sought.root, PATIENCE)?;
-    for holder in &sought.rows[..at] {
+    for (_, holder) in sought.rows.iter().enumerate().filter(|(i, _)| *i != at) {
         let elsewhere = match (holder.class, sought.from) {
             (AuthorityClass::Named, Some(from)) => Some(from.locate()?.0),
             _ => None,
         };
         let root = elsewhere.as_ref().unwrap_or(sought.root);
-        let Some(before) = Rescued::open(root, &holder.rel, &lock)? else {
+        let Some(other) = Rescued::open(root, &holder.rel, &lock)? else {
             continue;
         };
-        before.coverage(&mut |row| {
+        let mut lacking = BTreeSet::new();
+        other.incomplete(sought.watch.interrupt, &mut |row| {
+            lacking.extend(row.conversation.map(|id| fingerprint(id, &row)));
+            Ok(())
+        })?;
+        other.coverage(&mut |row| {
             if let Some(id) = row.conversation {
-                keys.remove(&fingerprint(id, &row));
+                let key = fingerprint(id, &row);
+                if !lacking.contains(&key) {
+                    keys.remove(&key);
+                }
             }
             Ok(())
         })?;
     }
-    all.extend(found.into_iter().filter(|l| keys.contains(&l.key)));
+    let known: BTreeSet<Fingerprint> = all.iter().map(|l| l.key).collect();
+    let new = |l: &Incomplete| keys.contains(&l.key) && !known.contains(&l.key);
+    all.extend(found.into_iter().filter(new));
     Ok(())
 }
 

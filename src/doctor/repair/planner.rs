@@ -192,12 +192,13 @@ fn finish_first(root: &Root, interrupted: Vec<Action>) -> Result<Draft> {
 
 /// What is wrong with the lexical index, if it is more than being behind.
 fn lexical_damage(root: &Root, interrupt: &Interrupt) -> Result<Option<&'static str>> {
-    Ok(Lexical
-        .state(root, &Until::new(interrupt, None))?
-        .and_then(|survey| match survey.state {
-            State::Hollow { .. } | State::Corrupt { .. } => Some(survey.state.word()),
-            _ => None,
-        }))
+    let survey = Lexical.state(root, &Until::new(interrupt, None))?;
+    // A look that was broken off says nothing.
+    interrupt.check()?;
+    Ok(survey.and_then(|survey| match survey.state {
+        State::Hollow { .. } | State::Corrupt { .. } => Some(survey.state.word()),
+        _ => None,
+    }))
 }
 
 impl RepairPlanner {
@@ -445,7 +446,7 @@ impl RepairPlanner {
                 rows: Vec::new(),
                 unreadable: Listed::of(&unreadable),
             })
-        } else if all.iter().all(|h| h.rows == 0) {
+        } else if useful.is_empty() && all.iter().all(|h| h.rows == 0 || h.is_spare) {
             Remedy::Candidate(Recipe::Begin {
                 unreadable: Listed::of(&unreadable),
             })
@@ -525,7 +526,7 @@ fn choose<'h>(sought: &Sought<'_>, all: &'h [Holder], mirror_gives: bool) -> Res
         let records: u64 = c.missing.iter().map(|m| m.records.0).sum();
         (records, c.lost.len())
     };
-    Ok(if !gives_some || size(&with) < size(&without) {
+    Ok(if size(&with) < size(&without) {
         with
     } else {
         without
