@@ -168,6 +168,7 @@ fn a_second_fault_where_the_first_is_finished() {
         &[
             Plan::Rebuild,
             Plan::Recover,
+            Plan::Salvage,
             Plan::FromBackup,
             Plan::Restore,
             Plan::Undo,
@@ -422,6 +423,7 @@ fn in_order(plan: Plan, log: &str, data: &str) {
         Plan::RePoint,
         Plan::Recover,
         Plan::Rebuild,
+        Plan::Salvage,
         Plan::FromBackup,
         Plan::Restore,
         Plan::Undo,

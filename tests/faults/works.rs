@@ -29,6 +29,8 @@ pub enum Plan {
     Recover,
     /// `repair`: a row is damaged.
     Rebuild,
+    /// `repair`: the first page of the archive is lost, and with it the mirror.
+    Salvage,
     /// `repair`: only a backup is left.
     FromBackup,
     /// `repair`: the coverage ledger is damaged.
@@ -45,10 +47,11 @@ pub enum Plan {
     Fix,
 }
 
-pub const PLANS: [Plan; 10] = [
+pub const PLANS: [Plan; 11] = [
     Plan::RePoint,
     Plan::Recover,
     Plan::Rebuild,
+    Plan::Salvage,
     Plan::FromBackup,
     Plan::Ledger,
     Plan::Create,
@@ -205,6 +208,13 @@ impl Bench {
                 fs::write(&wal, bytes).expect("a log");
             }
             Plan::Rebuild => self.tamper(),
+            Plan::Salvage => {
+                fs::remove_dir_all(self.data().join("raw-mirror")).expect("the mirror");
+                let path = self.db(&live);
+                let mut bytes = fs::read(&path).expect("the database");
+                bytes[..4096].fill(0);
+                fs::write(path, bytes).expect("the database");
+            }
             Plan::FromBackup => {
                 self.backup();
                 fs::remove_dir_all(self.data().join("raw-mirror")).expect("the mirror");
