@@ -95,7 +95,7 @@ fn what_a_salvage_could_not_read_comes_back_whole_from_the_live_source() {
                     };
                     assert_eq!(said(&after), said(&truth), "{what}");
                     if damage == "texts" {
-                        let shown = s.run(&["view", after.keys().next().unwrap(), "--limit=100"]);
+                        let shown = s.run(&["view", after.keys().next().unwrap(), "--count=100"]);
                         let shown = shown.expect(0).stdout;
                         let turns = (0..grows).map(|i| shown.find(&turn(i)).unwrap());
                         assert!(turns.is_sorted(), "{what}: {shown}");
