@@ -224,7 +224,7 @@ impl<'a, T: Tables> Walk<'a, T> {
                 number,
                 frame: None,
                 age: if is_free { Age::Freed } else { Age::Database },
-                is_newest: !is_free && !(has_log && self.book.log.counts(number)),
+                is_newest: !(is_free || has_log && self.book.log.counts(number)),
                 near: Near {
                     at: at - (i * size) as u64,
                     bytes: buf,
@@ -277,10 +277,10 @@ impl<'a, T: Tables> Walk<'a, T> {
             Some(Kind::TableInterior) if slot.is_newest => {
                 self.interior(slot, page, &mut worker.seen);
             }
-            Some(Kind::IndexLeaf | Kind::IndexInterior) if self.with_remnants => {
-                if has_texts(page, &mut worker.header) {
-                    worker.seen.texts.push(slot.place(slot.age, 0));
-                }
+            Some(Kind::IndexLeaf | Kind::IndexInterior)
+                if self.with_remnants && has_texts(page, &mut worker.header) =>
+            {
+                worker.seen.texts.push(slot.place(slot.age, 0));
             }
             _ => {}
         }
