@@ -1,5 +1,5 @@
 //! The corpus of the fuzz targets, replayed with their checks.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
 
