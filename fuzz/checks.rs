@@ -192,7 +192,9 @@ pub fn generation(bytes: &[u8]) {
         drop(generation::locate(root));
         drop(generation::current(root));
         drop(seal::read(root, &id));
-        let sealed = seal::is_sealed(root, &id).unwrap();
+        // The live one is never told as sealed.
+        let live = generation::current(root).ok().flatten();
+        let sealed = seal::is_sealed(root, &id).unwrap() && live.as_ref() != Some(&id);
         assert_eq!(seal::list(root).unwrap().len(), usize::from(sealed));
     });
 }

@@ -72,7 +72,7 @@ fn a_broken_file_gives_the_rows_that_are_left_in_it() {
         ("sound", |_| (), true),
         ("page 1 gone", |b| b[..4096].fill(0), true),
         ("cut in half", halve, false),
-        ("noise", |bytes| noise(bytes), false),
+        ("noise", |b| noise(b), false),
     ];
     let other = Sandbox::in_memory();
     grow(&other, 2000);
@@ -209,7 +209,7 @@ fn what_is_no_archive_is_refused_and_nothing_changes() {
         assert!(told.contains("--from takes"), "{}: {told}", path.display());
     }
     let secret = s.put("Downloads/secret.db", b"x");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     let from = format!("--from={}", secret.display());
     if let Some(refused) = s.run_as_nobody(&["doctor", "repair", &from]) {
         let told = (refused.code, refused.text("/err/kind"));
