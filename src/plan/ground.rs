@@ -3,10 +3,12 @@
 use crate::disk::Root;
 use crate::env::Env;
 use crate::error::{ErrorKind, Result};
-use crate::model::plan::{Draft, PlanKind};
+use crate::model::plan::{Body, Draft, PlanKind};
 use crate::model::watch::Watch;
+use crate::plan::fingerprint::Fingerprint;
 use crate::store::generation;
 use crate::store::layout;
+use crate::store::run::{self, RunStatus};
 
 /// The state that is planned for: reading is all that it can be used for.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +50,21 @@ impl<'a> Ground<'a> {
     #[must_use]
     pub fn root(&self) -> Option<&'a Root> {
         self.root
+    }
+
+    /// Whether exactly this plan was applied once, be it undone since.
+    ///
+    /// # Errors
+    /// `permission-denied`, `io`.
+    pub fn was_applied(&self, body: &Body) -> Result<bool> {
+        let Some(root) = self.root else {
+            return Ok(false);
+        };
+        let fingerprint = Fingerprint::of(body)?;
+        Ok(run::receipts(root)?
+            .into_iter()
+            .filter_map(|(_, receipt)| receipt)
+            .any(|r| r.status == RunStatus::Applied && r.fingerprint == fingerprint.as_str()))
     }
 
     /// Who is told of progress and who may end it.

@@ -183,11 +183,8 @@ pub(super) fn holders(
         .into_iter()
         .map(|(id, _)| (id.to_string(), backup::database_of(&id)))
         .collect();
-    let mut taken_back = HashSet::new();
-    for (id, seal) in seal::list(root)? {
-        if seal.is_ok_and(|s| s.reason == Purpose::Undo.word()) {
-            taken_back.insert(id.to_string());
-        }
+    let taken_back = spare(root)?;
+    for (id, _) in seal::list(root)? {
         kept.push((id.to_string(), layout::archive_db(id.as_str())));
     }
     kept.reverse();
@@ -207,6 +204,24 @@ pub(super) fn holders(
         all.extend(named);
     }
     Ok(all)
+}
+
+/// The generations that an undo took back.
+fn spare(root: &Root) -> Result<HashSet<String>> {
+    let is_undone = |s: &seal::Seal| s.reason == Purpose::Undo.word();
+    Ok(seal::list(root)?
+        .into_iter()
+        .filter(|(_, seal)| seal.as_ref().is_ok_and(is_undone))
+        .map(|(id, _)| id.to_string())
+        .collect())
+}
+
+/// Whether an undo took a generation back.
+///
+/// # Errors
+/// `io`.
+pub(super) fn has_spare(root: &Root) -> Result<bool> {
+    Ok(!spare(root)?.is_empty())
 }
 
 /// Where nothing names an archive, whatever generation is there holds rows all the same.

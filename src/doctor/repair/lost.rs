@@ -26,7 +26,6 @@ const UUID: usize = 36;
 type Names = BTreeMap<String, (Provider, String)>;
 
 /// Where to look.
-#[derive(Clone, Copy)]
 pub(super) struct Sought<'a> {
     pub(super) root: &'a Root,
     pub(super) from: Option<&'a NamedArchive>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::beside::{Losses, beside};
 use super::evidence::Evidence;
-use super::holders::{Holder, holders};
+use super::holders::{self, Holder, holders};
 use super::ladder::{Known, Remedy, rungs};
 use super::leftovers;
 use super::lost::{Sought, lost};
@@ -16,6 +16,7 @@ use crate::model::plan::{
     Action, ArchiveState, AuthorityClass, Body, CaptureName, DerivedAsset, Draft, Gate, GateResult,
     GateVerdict, Listed, Lost, LostWhat, Missing, Notes, PlanKind, Recipe, RowAuthority,
 };
+use crate::model::watch::Watch;
 use crate::plan::{Ground, Planner};
 use crate::store::derived::{Derived, Lexical};
 use crate::store::file_state::{archive_files, file_state};
@@ -46,6 +47,47 @@ impl Planner for RepairPlanner {
         let Some(root) = ground.root() else {
             return Ok(nothing(PlanKind::Repair));
         };
+        let draft = self.draft(ground, root, Spare::Unused)?;
+        // What an undo took back was made of what was there then. Where that is so still, the plan
+        // that made it is the same plan again; else it may be the last to hold something.
+        if losses(&draft) == (0, 0)
+            || !holders::has_spare(root)?
+            || ground.was_applied(&draft.body)?
+        {
+            return Ok(draft);
+        }
+        let with = self.draft(ground, root, Spare::Used)?;
+        Ok(if losses(&with) < losses(&draft) {
+            with
+        } else {
+            draft
+        })
+    }
+}
+
+/// Whether archives that an undo took back are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spare {
+    Unused,
+    Used,
+}
+
+/// Where a remedy is looked for.
+struct Site<'a> {
+    root: &'a Root,
+    watch: Watch<'a>,
+    spare: Spare,
+}
+
+/// Records and messages that a plan can't bring back.
+fn losses(draft: &Draft) -> (u64, usize) {
+    let missing = &draft.notes.missing;
+    let records = missing.iter().map(|m| m.records.0).sum();
+    (records, draft.notes.lost.len())
+}
+
+impl RepairPlanner {
+    fn draft(&self, ground: &Ground<'_>, root: &Root, spare: Spare) -> Result<Draft> {
         let interrupted = leftovers::interrupted(root)?;
         if !interrupted.is_empty() {
             return finish_first(root, interrupted);
@@ -62,7 +104,13 @@ impl Planner for RepairPlanner {
         };
         let mut gates = Vec::new();
         self.marker(root, &mut body, &mut notes, &mut gates)?;
-        let found = self.remedy(ground, root, &survey, &mut body, &mut notes, &mut gates)?;
+        let found = self.remedy(
+            &Site { root, watch, spare },
+            &survey,
+            &mut body,
+            &mut notes,
+            &mut gates,
+        )?;
         body.lost = Listed::of(&notes.lost);
         let mut kept: BTreeSet<GenerationId> = survey.current.iter().cloned().collect();
         kept.extend(survey.unnamed.iter().cloned());
@@ -268,14 +316,13 @@ impl RepairPlanner {
     /// The cheapest rung that is sufficient.
     fn remedy(
         &self,
-        ground: &Ground<'_>,
-        root: &Root,
+        site: &Site<'_>,
         survey: &Survey,
         body: &mut Body,
         notes: &mut Notes,
         gates: &mut Vec<GateResult>,
     ) -> Result<Found> {
-        let watch = ground.watch();
+        let (root, watch) = (site.root, site.watch);
         let mut known = Known::default();
         let found = |remedy, known| {
             Ok(Found {
@@ -358,7 +405,8 @@ impl RepairPlanner {
             Soundness::Gone => "there is no database to copy".to_owned(),
             _ => "rows, pages or the chain are damaged, not the WAL alone".to_owned(),
         };
-        let all = holders(root, survey, self.from.as_ref(), watch)?;
+        let mut all = holders(root, survey, self.from.as_ref(), watch)?;
+        all.retain(|h| site.spare == Spare::Used || !h.is_spare);
         if let Some(from) = &self.from {
             let named = all.iter().find(|h| h.class == AuthorityClass::Named);
             let Some(named) = named.filter(|h| h.rows > 0) else {
@@ -389,19 +437,16 @@ impl RepairPlanner {
             body.inputs.extend(named.files.clone());
         }
         let mirror_gives = given > 0;
-        let sought = Sought {
-            root,
-            from: self.from.as_ref(),
-            evidence: &evidence,
-            rows: &[],
-            all: unpromised,
-            watch,
-        };
-        let Chosen {
-            useful,
-            missing,
-            lost,
-        } = choose(&sought, &all, mirror_gives)?;
+        let mut useful: Vec<&Holder> = all
+            .iter()
+            .filter(|h| {
+                h.class == AuthorityClass::Named || unpromised || !evidence.unreadable.is_empty()
+            })
+            .filter(|h| h.rows > 0)
+            .collect();
+        // A record keeps the place that the first archive gives it: whole ones come first.
+        useful.sort_by_key(|h| !h.is_whole);
+        let mut missing = evidence.missing(&held(&useful, &evidence.touched));
         let archive_gives = useful.iter().any(|h| h.class == AuthorityClass::Archive);
         known.mirror = if evidence.mirror {
             "the mirror gives none of what was promised, and the archive no verified row".to_owned()
@@ -417,7 +462,8 @@ impl RepairPlanner {
                 evidence.touched.contains_key(*id)
                     && !all
                         .iter()
-                        .any(|h| h.class == AuthorityClass::Backup && h.coverage.contains_key(*id))
+                        .filter(|h| h.class == AuthorityClass::Backup && !h.is_spare)
+                        .any(|h| h.coverage.contains_key(*id))
             })
             .count() as u64;
         for holder in &useful {
@@ -446,7 +492,7 @@ impl RepairPlanner {
                 rows: Vec::new(),
                 unreadable: Listed::of(&unreadable),
             })
-        } else if useful.is_empty() && all.iter().all(|h| h.rows == 0 || h.is_spare) {
+        } else if all.iter().all(|h| h.rows == 0) {
             Remedy::Candidate(Recipe::Begin {
                 unreadable: Listed::of(&unreadable),
             })
@@ -464,7 +510,15 @@ impl RepairPlanner {
             } else {
                 coverage_gate(gates, &missing);
             }
-            notes.lost = lost;
+            let sought = Sought {
+                root,
+                from: self.from.as_ref(),
+                evidence: &evidence,
+                rows: &useful,
+                all: unpromised,
+                watch,
+            };
+            notes.lost = lost(&sought, &mut missing)?;
             notes.accepted = evidence.lost_for_good(&missing);
             damage_gate(gates, &notes.lost);
             sole_gate(gates, sole);
@@ -479,58 +533,6 @@ impl RepairPlanner {
             index_damaged: evidence.index_damaged,
         })
     }
-}
-
-/// The archives whose rows are taken over, and what is missing all the same.
-struct Chosen<'h> {
-    useful: Vec<&'h Holder>,
-    missing: Vec<Missing>,
-    lost: Vec<Lost>,
-}
-
-/// What an undo took back is used only where something would be lost without it.
-fn choose<'h>(sought: &Sought<'_>, all: &'h [Holder], mirror_gives: bool) -> Result<Chosen<'h>> {
-    let of = |with_spare: bool| -> Result<Chosen<'h>> {
-        let mut useful: Vec<&Holder> = all
-            .iter()
-            .filter(|h| {
-                h.class == AuthorityClass::Named
-                    || sought.all
-                    || !sought.evidence.unreadable.is_empty()
-            })
-            .filter(|h| h.rows > 0 && (with_spare || !h.is_spare))
-            .collect();
-        // A record keeps the place that the first archive gives it: whole ones come first.
-        useful.sort_by_key(|h| !h.is_whole);
-        let evidence = sought.evidence;
-        let mut missing = evidence.missing(&held(&useful, &evidence.touched));
-        let sought = Sought {
-            rows: &useful,
-            ..*sought
-        };
-        let lost = lost(&sought, &mut missing)?;
-        Ok(Chosen {
-            useful,
-            missing,
-            lost,
-        })
-    };
-    let without = of(false)?;
-    let suffices = without.missing.is_empty() && without.lost.is_empty();
-    let gives_some = mirror_gives || !without.useful.is_empty();
-    if suffices && gives_some || !all.iter().any(|h| h.is_spare && h.rows > 0) {
-        return Ok(without);
-    }
-    let with = of(true)?;
-    let size = |c: &Chosen<'_>| {
-        let records: u64 = c.missing.iter().map(|m| m.records.0).sum();
-        (records, c.lost.len())
-    };
-    Ok(if size(&with) < size(&without) {
-        with
-    } else {
-        without
-    })
 }
 
 /// How rows of the archive fill what the mirror can't give, or why they don't.
