@@ -140,6 +140,8 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) run_gap: u64,
     pub(super) runs: Vec<Run>,
     pub(super) messages_added: u64,
+    /// Places of the next record's messages in it, where they don't follow each other from 0.
+    pub(super) parts: Vec<i64>,
     pub(super) expected: u64,
     pub(super) open: Vec<Open>,
     pub(super) by_row: HashMap<i64, usize>,
@@ -234,6 +236,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             run_gap: 0,
             runs: Vec::new(),
             messages_added: 0,
+            parts: Vec::new(),
             expected,
             open: Vec::new(),
             by_row: HashMap::new(),
@@ -837,7 +840,9 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
 
     fn put_messages(&mut self, at: usize, record: i64, parts: &[Message]) -> rusqlite::Result<()> {
         let o = &mut self.open[at];
+        let mut places = std::mem::take(&mut self.parts).into_iter();
         for (part, m) in (0i64..).zip(parts) {
+            let part = places.next().unwrap_or(part);
             let hash = put(
                 &mut self.insert_message,
                 &MESSAGES,

@@ -389,7 +389,7 @@ impl Replay<'_, '_> {
             Some((key, original)) => Place::Copy { original, key },
             None => self.place(conn, here, r)?,
         };
-        let disposition = self.disposition(r, place)?;
+        let (disposition, parts) = self.disposition(r, place)?;
         let record = ParsedRecord {
             span: r.span,
             line: r.line,
@@ -415,9 +415,11 @@ impl Replay<'_, '_> {
             }
             (place, _) => place,
         };
-        append
-            .put_record(at, &record, r.occurrence, place)
-            .map_err(fail)?;
+        // Where a message before it is lost, a message keeps its place, and so its id.
+        append.parts = parts;
+        let put = append.put_record(at, &record, r.occurrence, place);
+        append.parts.clear();
+        put.map_err(fail)?;
         self.out.records += 1;
         self.out.keys += u64::from(!matches!(place, Place::Copy { .. }));
         Ok(())
@@ -470,11 +472,13 @@ impl Replay<'_, '_> {
         find().map_err(|e| failed(conn, "read", e))
     }
 
-    fn disposition(&mut self, r: &RecordRow, place: Place) -> Result<Disposition> {
+    /// What the record is to its conversation, and the places of its messages in it.
+    fn disposition(&mut self, r: &RecordRow, place: Place) -> Result<(Disposition, Vec<i64>)> {
+        let alone = |d| Ok((d, Vec::new()));
         // A copy or a folded record has no messages; what it is matters where it has no id.
         let bare = matches!(place, Place::Copy { .. } | Place::Fold(_));
         if bare && r.native_id.is_some() {
-            return Ok(Disposition::Known);
+            return alone(Disposition::Known);
         }
         let (class, holder, repeats) = match (r.class, r.duplicate_of) {
             (RecordClass::Duplicate, Some(original)) => match self.rescued.record(original)? {
@@ -487,7 +491,7 @@ impl Replay<'_, '_> {
             },
             (class, _) => (class, r.id, r.repeats),
         };
-        Ok(match class {
+        alone(match class {
             RecordClass::Known => Disposition::Known,
             RecordClass::Unknown => Disposition::Unknown,
             RecordClass::Duplicate => Disposition::DuplicateOf {
@@ -495,12 +499,12 @@ impl Replay<'_, '_> {
             },
             RecordClass::Messages if bare => Disposition::Messages(Vec::new()),
             RecordClass::Messages => {
-                let (messages, lost) = self.rescued.messages(holder)?;
+                let (messages, places, lost) = self.rescued.messages(holder)?;
                 if messages.is_empty() && holder != r.id {
-                    return Ok(Disposition::Known);
+                    return alone(Disposition::Known);
                 }
                 self.out.incomplete += u64::from(lost || messages.is_empty());
-                Disposition::Messages(messages)
+                return Ok((Disposition::Messages(messages), places));
             }
         })
     }

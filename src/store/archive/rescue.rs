@@ -414,9 +414,9 @@ impl<'l> Rescued<'l> {
         Ok(found)
     }
 
-    /// The messages of a record, and whether some of them are known to be lost.
-    pub(super) fn messages(&self, record: i64) -> Result<(Vec<Message>, bool)> {
-        let mut found = Vec::new();
+    /// The messages of a record, their places in it, and whether some are known to be lost.
+    pub(super) fn messages(&self, record: i64) -> Result<(Vec<Message>, Vec<i64>, bool)> {
+        let (mut found, mut places) = (Vec::new(), Vec::new());
         let mut lost = false;
         let first = record << PART_BITS;
         let mut tally = TableTally::default();
@@ -426,15 +426,19 @@ impl<'l> Rescued<'l> {
             &mut |c| {
                 let place = i64::try_from(found.len()).unwrap_or(i64::MAX);
                 lost |= c.int(0) != Some(first.saturating_add(place));
-                match read_message(c) {
-                    Some(message) => found.push(message),
-                    None => lost = true,
+                match (read_message(c), c.int(0)) {
+                    (Some(message), Some(id)) => {
+                        found.push(message);
+                        places.push(id - first);
+                    }
+                    _ => lost = true,
                 }
                 Ok(true)
             },
             &mut tally,
         )?;
-        Ok((found, lost || tally.refused > 0 || !unread.is_empty()))
+        let lost = lost || tally.refused > 0 || !unread.is_empty();
+        Ok((found, places, lost))
     }
 
     /// What was skipped, in the order of the commits.
