@@ -66,8 +66,11 @@ if [ "$status" != 0 ]; then
 fi
 
 # Rows of parallel tests may share a line with the test's name. The first row of a table is its head.
+rows() {
+  { grep -aoE "(^|\.\.\. )$1 \| .*" "$log" || true; } | sed 's/^\.\.\. //'
+}
 table() {
-  grep -ao "$1 | .*" "$log" | sed "s/^$1 //" | sort -u |
+  rows "$1" | sed "s/^$1 //" | sort -u |
     awk -F'|' -v head="$2" '
       index($0, "| " head " |") == 1 { first = $0; columns = NF - 2; next }
       { rows[++n] = $0 }
@@ -81,7 +84,7 @@ table() {
       }' | sed -E 's/^\| ([0-9]+)\.[0-9]+ /| pages of \1: /'
 }
 sentences() {
-  grep -ao "$1 | .*" "$log" | sed -E "s/^$1 \| /- /; s/ \|\$/./" | sort -u
+  rows "$1" | sed -E "s/^$1 \| /- /; s/ \|\$/./" | sort -u
 }
 table damage what >"$tables/detection"
 { table repairs what; echo; sentences records; } >"$tables/repairs"
