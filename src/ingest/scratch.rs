@@ -11,6 +11,12 @@ use crate::sources::database::MEMBERS;
 use crate::store::layout;
 use crate::store::mirror::{CaptureLine, MirrorWriter};
 
+/// The file in which SQLite keeps what a change that did not end has overwritten.
+const JOURNAL: &str = "-journal";
+/// A journal may end in the name of a file of a change of several databases. SQLite would look for
+/// that file by its path, wherever a hostile journal points, and what is read of the copy would
+/// depend on it. Behind these bytes it sees no name.
+const NAMELESS: [u8; 16] = [0; 16];
 /// Room that stays free beside a copy.
 const SPARE: u64 = 16 << 20;
 const BLOCK: usize = 1 << 20;
@@ -70,6 +76,7 @@ fn put(
     let mut block = vec![0; BLOCK];
     loop {
         match content.read(&mut block) {
+            Ok(0) if suffix == JOURNAL => return file.append(&NAMELESS),
             Ok(0) => return Ok(()),
             Ok(n) => file.append(block.get(..n).unwrap_or_default())?,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}

@@ -1,9 +1,15 @@
 //! A copy of another program's database, read row by row. Nothing in it is trusted.
 //!
 //! The copy is ours and thrown away, so SQLite may finish what its WAL or journal holds. Triggers,
-//! views and functions of its schema never run; a row that can't be read costs itself alone.
+//! views and functions of its schema never run; a row that can't be read costs itself alone. What
+//! reading may cost is bounded by the file's length: trees whose pages are named twice have more
+//! rows than any disk, and columns that are computed say more than was ever written.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
@@ -15,6 +21,71 @@ use crate::model::row::{Row, Value};
 
 /// Bytes of the longest value or row that is read.
 pub const MAX_VALUE: i32 = 64 << 20;
+
+/// Bytes of the longest value that is sorted by, where a table can't be trusted to hold no more rows
+/// than its file has room for. Ids and times are shorter.
+const MAX_KEY: i32 = 1 << 10;
+/// Steps of SQLite's machine that reading may take, beside those for each byte of the file. A row
+/// of a sound table takes a few hundred.
+const STEPS: u64 = 30_000_000;
+const STEPS_PER_BYTE: u64 = 100;
+/// Steps of reading the schema.
+const SCHEMA_STEPS: u64 = 3_000_000;
+/// Steps of one query that sorts, where the table can't be trusted.
+const CAREFUL_STEPS: u64 = 1_000_000;
+/// Bytes of values that are read, beside twice the file's: defaults of columns are written once.
+const SPARE_BYTES: u64 = 4 << 20;
+/// Bytes that a key takes beside its text.
+const KEY_COST: usize = 8;
+/// Processor time of the reading thread: what one step costs is not the same for all. Beside a
+/// second for each MiB.
+const SECONDS: u64 = 2;
+
+/// What reading a database may still cost. SQLite asks it between its steps.
+#[derive(Debug, Clone)]
+struct Allowance {
+    /// Steps left, of all and of the query that runs.
+    steps: Arc<AtomicU64>,
+    query: Arc<AtomicU64>,
+    /// Processor time of this thread at which it ends, nanoseconds.
+    until: u64,
+}
+
+impl Allowance {
+    fn of(bytes: u64) -> Allowance {
+        let seconds = SECONDS.saturating_add(bytes >> 20);
+        let steps = STEPS.saturating_add(bytes.saturating_mul(STEPS_PER_BYTE));
+        Allowance {
+            steps: Arc::new(AtomicU64::new(steps)),
+            query: Arc::new(AtomicU64::new(SCHEMA_STEPS.saturating_add(bytes))),
+            until: thread_time().saturating_add(seconds.saturating_mul(1_000_000_000)),
+        }
+    }
+
+    /// Takes the steps of one round; whether there are none left.
+    fn take(&self) -> bool {
+        let round = u64::from(sqlite::STEPS.unsigned_abs());
+        let take = |left: &AtomicU64| {
+            let now = left.load(Ordering::Relaxed).saturating_sub(round);
+            left.store(now, Ordering::Relaxed);
+            now == 0
+        };
+        take(&self.query) | take(&self.steps) || thread_time() > self.until
+    }
+
+    fn is_spent(&self) -> bool {
+        self.steps.load(Ordering::Relaxed) == 0 || thread_time() > self.until
+    }
+}
+
+/// Processor time that this thread has had, nanoseconds.
+fn thread_time() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let part = |n: i64| u64::try_from(n).unwrap_or(0);
+    part(now.tv_sec)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(part(now.tv_nsec))
+}
 
 /// What reading one row by its row id gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +105,17 @@ pub enum RowRead {
 pub struct ForeignDb {
     conn: Connection,
     path: PathBuf,
+    /// Bytes of the file, its WAL included.
+    bytes: u64,
+    left: Allowance,
+    /// Bytes of values that may still be read.
+    values: Cell<u64>,
+    /// Tables that were asked for, and whether they are ordinary ones.
+    tables: RefCell<BTreeMap<String, bool>>,
+    /// Whether a table's rows may be more than its file has room for.
+    careful: Cell<bool>,
+    /// Bytes of the longest value or row that is read.
+    longest: i32,
 }
 
 impl ForeignDb {
@@ -42,7 +124,14 @@ impl ForeignDb {
     /// # Errors
     /// `source-damaged` when it is no database or its schema can't be read; `io`, `no-space`.
     pub fn open(path: &Path) -> Result<ForeignDb> {
-        ForeignDb::limited(sqlite::open_copy(path).map_err(as_source)?, path)
+        let len = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
+        let mut wal = path.as_os_str().to_owned();
+        wal.push("-wal");
+        let bytes = len(path).saturating_add(len(Path::new(&wal)));
+        let left = Allowance::of(bytes);
+        let asked = left.clone();
+        let conn = sqlite::open_copy(path, move || asked.take()).map_err(as_source)?;
+        ForeignDb::limited(conn, path, bytes, left)
     }
 
     /// Opens an image in memory, its WAL already folded in (see [`super::wal::fold`]); `path` names
@@ -51,13 +140,23 @@ impl ForeignDb {
     /// # Errors
     /// `source-damaged` when it is no database or its schema can't be read.
     pub fn from_image(image: &[u8], path: &Path) -> Result<ForeignDb> {
-        ForeignDb::limited(sqlite::open_image(image, path).map_err(as_source)?, path)
+        let bytes = image.len() as u64;
+        let left = Allowance::of(bytes);
+        let asked = left.clone();
+        let conn = sqlite::open_image(image, path, move || asked.take()).map_err(as_source)?;
+        ForeignDb::limited(conn, path, bytes, left)
     }
 
-    fn limited(conn: Connection, path: &Path) -> Result<ForeignDb> {
+    fn limited(conn: Connection, path: &Path, bytes: u64, left: Allowance) -> Result<ForeignDb> {
+        // No value is longer than the file it lies in, unless it is computed.
+        let longest = i32::try_from(bytes.saturating_add(SPARE_BYTES))
+            .unwrap_or(MAX_VALUE)
+            .min(MAX_VALUE);
         let limits = [
-            (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE),
+            (Limit::SQLITE_LIMIT_LENGTH, longest),
             (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+            (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 10),
             (Limit::SQLITE_LIMIT_ATTACHED, 0),
             (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
         ];
@@ -68,26 +167,84 @@ impl ForeignDb {
         let db = ForeignDb {
             conn,
             path: path.to_owned(),
+            bytes,
+            left,
+            values: Cell::new(SPARE_BYTES.saturating_add(bytes.saturating_mul(2))),
+            tables: RefCell::default(),
+            careful: Cell::new(false),
+            longest,
         };
+        // Not a count of them: SQLite counts a tree without asking whether to give up.
         db.conn
-            .query_row("SELECT count(*) FROM sqlite_schema", [], |r| {
-                r.get::<_, i64>(0)
-            })
+            .prepare("SELECT 1 FROM sqlite_schema LIMIT 1")
+            .and_then(|mut statement| statement.exists([]))
             .map_err(|e| db.failed(e))?;
+        db.left.query.store(u64::MAX, Ordering::Relaxed);
         Ok(db)
     }
 
     /// Whether there is an ordinary table of this name whose rows have row ids.
     #[must_use]
     pub fn has(&self, table: &str) -> bool {
-        self.conn
+        if let Some(known) = self.tables.borrow().get(table) {
+            return *known;
+        }
+        let found = self
+            .conn
             .query_row(
                 "SELECT 1 FROM pragma_table_list WHERE schema='main' AND name=?1 AND type='table' \
                  AND wr=0",
                 [table],
                 |_| Ok(()),
             )
-            .is_ok()
+            .is_ok();
+        if found && !self.is_bounded(table).unwrap_or(false) {
+            self.careful.set(true);
+        }
+        self.tables.borrow_mut().insert(table.to_owned(), found);
+        found
+    }
+
+    /// Whether the table's rows are no more and no longer than what was written: its tree is sound,
+    /// nothing is computed, and no default of a column is long.
+    fn is_bounded(&self, table: &str) -> rusqlite::Result<bool> {
+        let odd: i64 = self.conn.query_row(
+            "SELECT count(*) FROM pragma_table_xinfo(?1) \
+             WHERE hidden<>0 OR length(coalesce(dflt_value,''))>256",
+            [table],
+            |r| r.get(0),
+        )?;
+        if odd > 0 {
+            return Ok(false);
+        }
+        let mut statement = self
+            .conn
+            .prepare(&format!("PRAGMA quick_check({})", quoted(table)))?;
+        let first: String = statement.query_row([], |r| r.get(0))?;
+        Ok(first == "ok")
+    }
+
+    /// Runs a query whose rows are sorted in memory.
+    fn sorted(&self, mut run: impl FnMut() -> rusqlite::Result<()>) -> Result<()> {
+        if !self.careful.get() {
+            return run().map_err(|e| self.failed(e));
+        }
+        let limit = |n| self.conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, n);
+        self.left
+            .query
+            .store(CAREFUL_STEPS.saturating_add(self.bytes), Ordering::Relaxed);
+        let ran = limit(MAX_KEY).and_then(|_| run());
+        self.left.query.store(u64::MAX, Ordering::Relaxed);
+        let back = limit(self.longest).map(drop);
+        ran.and(back).map_err(|e| self.failed(e))
+    }
+
+    /// Takes note of bytes that are handed on; whether they were too many.
+    fn is_too_much(&self, bytes: usize) -> bool {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let left = self.values.get();
+        self.values.set(left.saturating_sub(bytes));
+        bytes > left
     }
 
     /// Whether a table has a column.
@@ -107,19 +264,25 @@ impl ForeignDb {
     /// # Errors
     /// `source-damaged` when the query can't be run to its end; then `out` holds what came before.
     pub fn keys(&self, sql: &str, params: &[&str], out: &mut Vec<String>) -> Result<()> {
-        let mut run = || -> rusqlite::Result<()> {
+        let mut over = false;
+        self.sorted(|| {
             let mut statement = self.conn.prepare_cached(sql)?;
             let mut rows = statement.query(params_from_iter(params))?;
             while let Some(row) = rows.next()? {
-                match row.get_ref(0)? {
-                    ValueRef::Text(t) => out.push(String::from_utf8_lossy(t).into_owned()),
-                    ValueRef::Integer(n) => out.push(n.to_string()),
-                    ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => {}
+                let key = match row.get_ref(0)? {
+                    ValueRef::Text(t) => String::from_utf8_lossy(t).into_owned(),
+                    ValueRef::Integer(n) => n.to_string(),
+                    ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => continue,
+                };
+                over = self.is_too_much(key.len() + KEY_COST);
+                if over {
+                    break;
                 }
+                out.push(key);
             }
             Ok(())
-        };
-        run().map_err(|e| self.failed(e))
+        })?;
+        if over { Err(self.too_much()) } else { Ok(()) }
     }
 
     /// Row ids of the rows of `table` that `rest` (`WHERE ... ORDER BY ...`) selects, in that order.
@@ -133,16 +296,23 @@ impl ForeignDb {
         params: &[&str],
         out: &mut Vec<i64>,
     ) -> Result<()> {
-        let mut run = || -> rusqlite::Result<()> {
+        // A row takes four bytes of its page at least.
+        let most = usize::try_from(self.bytes / 4).unwrap_or(usize::MAX);
+        let mut over = false;
+        self.sorted(|| {
             let sql = format!("SELECT _rowid_ FROM {} {rest}", quoted(table));
             let mut statement = self.conn.prepare_cached(&sql)?;
             let mut rows = statement.query(params_from_iter(params))?;
             while let Some(row) = rows.next()? {
+                over = out.len() >= most;
+                if over {
+                    break;
+                }
                 out.push(row.get(0)?);
             }
             Ok(())
-        };
-        run().map_err(|e| self.failed(e))
+        })?;
+        if over { Err(self.too_much()) } else { Ok(()) }
     }
 
     /// The next row id of `table` above `after` of a row for which the condition `only` holds,
@@ -160,6 +330,9 @@ impl ForeignDb {
              LIMIT 1",
             quoted(table)
         );
+        if self.left.is_spent() || self.values.get() == 0 {
+            return Err(self.too_much());
+        }
         let run = || -> rusqlite::Result<Option<i64>> {
             match after {
                 None => self
@@ -181,6 +354,9 @@ impl ForeignDb {
     /// # Errors
     /// `io` or `no-space`; damage of the row is a [`RowRead`].
     pub fn row(&self, table: &str, id: i64) -> Result<RowRead> {
+        if self.values.get() == 0 {
+            return Ok(RowRead::Damaged(self.too_much().message().to_owned()));
+        }
         let sql = format!("SELECT * FROM {} WHERE _rowid_=?1", quoted(table));
         let prepared = self.conn.prepare_cached(&sql).map_err(|e| self.failed(e));
         let mut statement = match prepared {
@@ -210,12 +386,16 @@ impl ForeignDb {
                 };
                 bytes += match &value {
                     Value::Text(b) | Value::Blob(b) => b.len(),
-                    Value::Null | Value::Integer(_) | Value::Real(_) => 8,
+                    Value::Null | Value::Integer(_) | Value::Real(_) => 0,
                 };
+                // Each value has its limit; together they may be many times that.
+                if i32::try_from(bytes).map_or(true, |n| n > self.longest) {
+                    return Ok(RowRead::TooLong);
+                }
                 columns.push((name.clone(), value));
             }
-            if i32::try_from(bytes).map_or(true, |n| n > MAX_VALUE) {
-                return Ok(RowRead::TooLong);
+            if self.is_too_much(bytes) {
+                return Ok(RowRead::Damaged(self.too_much().message().to_owned()));
             }
             Ok(RowRead::Row(Row::new(columns)))
         };
@@ -229,7 +409,20 @@ impl ForeignDb {
     }
 
     fn failed(&self, e: rusqlite::Error) -> Error {
+        if e.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) {
+            return self.too_much();
+        }
         as_source(sqlite::failed("read", &self.path, e))
+    }
+
+    fn too_much(&self) -> Error {
+        Error::new(
+            ErrorKind::SourcesFailed,
+            format!(
+                "{} says more than a file of its length can hold; reading it was given up",
+                self.path.display()
+            ),
+        )
     }
 }
 

@@ -23,7 +23,10 @@ use crate::model::interrupt::Until;
 const STATEMENTS: usize = 64;
 /// Steps of SQLite's machine between two looks at the clock. One of them may read a page, or
 /// compare a row of the search index with its words.
-const STEPS: std::ffi::c_int = 1000;
+pub const STEPS: std::ffi::c_int = 1000;
+/// Times [`STEPS`] that reading the schema of an archive may take: ten thousand times what ours
+/// takes. The tree of one that is damaged may have no end.
+const SCHEMA_ROUNDS: u32 = 10_000;
 /// Page cache of a writer in KiB. With SQLite's 2 MiB a commit of one large source spills.
 const CACHE_KIB: i64 = 32 << 10;
 
@@ -231,8 +234,14 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_URI;
-    let conn = connect(&uri(path, query), flags, path)?;
-    let set = || -> rusqlite::Result<()> {
+    let mut conn = connect(&uri(path, query), flags, path)?;
+    let mut set = || -> rusqlite::Result<()> {
+        let mut rounds = 0;
+        let endless = move || {
+            rounds += 1;
+            rounds > SCHEMA_ROUNDS
+        };
+        conn.progress_handler(STEPS, Some(endless))?;
         conn.busy_timeout(std::time::Duration::ZERO)?;
         // Keeps the WAL's index in memory. It must come before the first read.
         conn.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |row| {
@@ -242,28 +251,38 @@ pub fn open_read(path: &Path) -> Result<Option<Connection>> {
         harden(&conn)?;
         conn.pragma_update(None, "query_only", true)?;
         // Opening is lazy; this is the first read.
-        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
-            row.get::<_, i64>(0)
-        })?;
-        Ok(())
+        conn.prepare("SELECT 1 FROM sqlite_schema LIMIT 1")?
+            .exists([])?;
+        conn.progress_handler(0, None::<fn() -> bool>)
     };
-    set().map_err(|e| failed(READING, path, e))?;
+    set().map_err(|e| match e.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => Error::new(
+            ErrorKind::ArchiveCorrupt,
+            format!("the schema of {} has no end", path.display()),
+        ),
+        _ => failed(READING, path, e),
+    })?;
     Ok(Some(conn))
 }
 
 /// Opens a copy of a foreign database that nobody else has open, so that what its WAL or journal
 /// holds is finished first. Its content is not trusted: no trigger, view or function of its schema
-/// runs. The copy and its sidecars are the caller's to remove.
+/// runs, and from the first read on `is_over` is asked now and then whether to give up. The copy and
+/// its sidecars are the caller's to remove.
 ///
 /// # Errors
 /// `archive-corrupt` when it is no database; `io`, `no-space`.
-pub fn open_copy(path: &Path) -> Result<Connection> {
+pub fn open_copy(
+    path: &Path,
+    is_over: impl FnMut() -> bool + Send + 'static,
+) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_URI;
-    let conn = connect(&uri(path, "mode=rw"), flags, path)?;
+    let mut conn = connect(&uri(path, "mode=rw"), flags, path)?;
     let set = || -> rusqlite::Result<()> {
+        conn.progress_handler(STEPS, Some(is_over))?;
         conn.busy_timeout(std::time::Duration::ZERO)?;
         harden(&conn)?;
         // Alone with the copy: no shared memory file is needed beside it, and nothing is synced.
@@ -273,6 +292,7 @@ pub fn open_copy(path: &Path) -> Result<Connection> {
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         conn.pragma_update(None, "synchronous", "OFF")?;
         conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.pragma_update(None, "ignore_check_constraints", true)?;
         Ok(())
     };
     set().map_err(|e| failed("open", path, e))?;
@@ -284,12 +304,18 @@ pub fn open_copy(path: &Path) -> Result<Connection> {
 ///
 /// # Errors
 /// `archive-corrupt` when it is no database.
-pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
+pub fn open_image(
+    image: &[u8],
+    path: &Path,
+    is_over: impl FnMut() -> bool + Send + 'static,
+) -> Result<Connection> {
     let set = || -> rusqlite::Result<Connection> {
         let mut conn = Connection::open_in_memory()?;
+        conn.progress_handler(STEPS, Some(is_over))?;
         conn.deserialize_read_exact("main", image, image.len(), true)?;
         harden(&conn)?;
         conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.pragma_update(None, "ignore_check_constraints", true)?;
         conn.pragma_update(None, "query_only", true)?;
         Ok(conn)
     };

@@ -79,3 +79,24 @@ impl Rng {
         self.next() % n.max(1)
     }
 }
+
+/// Does `f` for every number below `n`, on as many threads as there are cores. Not on the pool that
+/// the product uses: a thread of it that waits takes up other work, and this work waits for locks.
+pub fn spread<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut mine = Vec::new();
+            loop {
+                let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                if at >= n {
+                    return mine;
+                }
+                mine.push(f(at));
+            }
+        };
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        all.into_iter().flat_map(|t| t.join().unwrap()).collect()
+    })
+}

@@ -114,6 +114,15 @@ pub fn copy_tree(from: &Path, to: &Path) {
     );
 }
 
+/// A folder in memory, where there is one: sweeps would wait for the disk most of the time.
+fn in_memory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = tempfile::Builder::new()
+        .prefix("cass-damage-")
+        .tempdir_in(memory);
+    made.unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 impl Lab {
     fn made(kind: &str) -> Lab {
         let dir = base(kind);
@@ -126,10 +135,7 @@ impl Lab {
 
     /// A home of its own without anything in it.
     pub fn empty() -> Lab {
-        let dir = tempfile::Builder::new()
-            .prefix("cass-damage-")
-            .tempdir()
-            .unwrap();
+        let dir = in_memory();
         std::fs::create_dir(dir.path().join("home")).unwrap();
         Lab {
             dir: Dir::Copy(dir),
@@ -153,7 +159,7 @@ impl Lab {
         self.index(false);
     }
 
-    /// Real and generated sessions of two harnesses, 2,000 messages and more, indexed twice: some
+    /// Real and generated sessions of nine harnesses, 2,000 messages and more, indexed twice: some
     /// sources have several captures. Everything is folded into the database file.
     pub fn full() -> Lab {
         static BASE: OnceLock<Lab> = OnceLock::new();
@@ -162,6 +168,7 @@ impl Lab {
             for (to, from) in sessions::samples() {
                 lab.put(&to, &std::fs::read(from).unwrap());
             }
+            lab.others();
             let mut grown = Vec::new();
             for i in 0..10 {
                 grown.push(sessions::claude(i, 40));
@@ -218,13 +225,79 @@ impl Lab {
         .copy()
     }
 
+    /// Sessions of nine harnesses, some in databases, in an archive of pages of this size; some
+    /// sources have two captures.
+    pub fn mixed(page_size: u32) -> Lab {
+        static BASE: OnceLock<Lab> = OnceLock::new();
+        let lab = BASE
+            .get_or_init(|| {
+                let lab = Lab::made("mixed");
+                lab.others();
+                for i in 0..4 {
+                    let (path, text) = sessions::claude(300 + i, 6);
+                    lab.put(&path, text.as_bytes());
+                }
+                lab.index(false);
+                for i in 0..4 {
+                    let (path, text) = sessions::claude(300 + i, 12);
+                    lab.put(&path, text.as_bytes());
+                    let (path, text) = sessions::codex(300 + i, 8);
+                    lab.put(&path, text.as_bytes());
+                }
+                lab.index(false);
+                lab
+            })
+            .copy();
+        lab.with_pages_of(page_size);
+        lab
+    }
+
+    /// Samples of the harnesses beside Claude and Codex.
+    fn others(&self) {
+        for (to, from) in sessions::others() {
+            self.put(&to, &std::fs::read(from).unwrap());
+        }
+        let bot = std::fs::canonicalize(self.home()).unwrap().join("src/bot");
+        let list = format!(
+            r#"{{"projects":[{{"path":"{0}","data_dir":"{0}/.crush"}}]}}"#,
+            bot.display()
+        );
+        self.put(".local/share/crush/projects.json", list.as_bytes());
+    }
+
+    /// Puts the rows of the archive into pages of another size.
+    pub fn with_pages_of(&self, size: u32) {
+        let other = self.path().join("other.db");
+        {
+            let conn = rusqlite::Connection::open(self.db()).unwrap();
+            conn.pragma_update(None, "page_size", size).unwrap();
+            conn.execute("VACUUM INTO ?1", [other.to_str().unwrap()])
+                .unwrap();
+        }
+        for suffix in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(
+                self.data()
+                    .join(format!("generations/g00000001/agent_search.db{suffix}")),
+            );
+        }
+        {
+            let conn = rusqlite::Connection::open(&other).unwrap();
+            let now: u32 = conn
+                .pragma_query_value(None, "page_size", |r| r.get(0))
+                .unwrap();
+            assert_eq!(now, size);
+            conn.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(()))
+                .unwrap();
+        }
+        let mode = std::fs::metadata(self.db()).unwrap().permissions();
+        std::fs::set_permissions(&other, mode).unwrap();
+        std::fs::rename(&other, self.db()).unwrap();
+    }
+
     /// A copy of home and data directory. The data directory still knows the sources by the paths
     /// of the original home, so that is shared: nothing here writes to it.
-    fn copy(&self) -> Lab {
-        let dir = tempfile::Builder::new()
-            .prefix("cass-damage-")
-            .tempdir()
-            .unwrap();
+    pub fn copy(&self) -> Lab {
+        let dir = in_memory();
         let lab = Lab {
             dir: Dir::Copy(dir),
         };

@@ -16,8 +16,13 @@
 mod archive;
 mod budget;
 mod figures;
+mod hostile;
 mod lab;
 mod mirror;
+mod pairs;
+mod peers;
+mod physical;
+mod repairs;
 mod sessions;
 mod states;
 mod truth;

@@ -390,10 +390,21 @@ fn newest_readable(lab: &Lab) -> Result<(), String> {
             continue;
         }
         let path = entry.path();
-        let provider = if path.starts_with(home.join(".claude")) {
-            "claude"
-        } else {
-            "codex"
+        let folders = [
+            (".claude", "claude"),
+            (".codex", "codex"),
+            (".local/share/opencode", "opencode"),
+            ("src/bot/.crush", "crush"),
+            (".config/Cursor", "cursor"),
+            (".gemini", "gemini"),
+            (".copilot", "copilot"),
+            (".factory", "droid"),
+            (".qwen", "qwen"),
+        ];
+        let whose = folders.iter().find(|(f, _)| path.starts_with(home.join(f)));
+        // What says where a harness works is no session.
+        let Some((_, provider)) = whose else {
+            continue;
         };
         let provider = provider.parse().unwrap();
         let ident = cass::store::mirror::SourceIdent::new("local", provider, path.to_path_buf());

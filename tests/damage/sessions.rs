@@ -198,3 +198,42 @@ pub fn samples() -> Vec<(String, PathBuf)> {
         .map(|(from, to)| ((*to).to_owned(), dir.join(from)))
         .collect()
 }
+
+/// Samples of other harnesses: databases, documents and logs.
+pub fn others() -> Vec<(String, PathBuf)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sessions");
+    let all = [
+        (
+            "opencode/harness-1.18.33/opencode.db",
+            ".local/share/opencode/opencode.db",
+        ),
+        ("crush/RLGymExampleBot/crush.db", "src/bot/.crush/crush.db"),
+        (
+            "cursor/S2thend-cursor-history/composer-global-state.vscdb",
+            ".config/Cursor/User/globalStorage/state.vscdb",
+        ),
+        (
+            "gemini/agent-sessions/jsonl_v040.jsonl",
+            ".gemini/tmp/a/chats/session-2026-04-23T12-52-0ab84937.jsonl",
+        ),
+        (
+            "gemini/agent-sessions/large.json",
+            ".gemini/tmp/b/chats/session-large.json",
+        ),
+        (
+            "copilot/agent-sessions/small.jsonl",
+            ".copilot/session-state/copilot_stage0_small.jsonl",
+        ),
+        (
+            "droid/agent-sessions/session_store_small.jsonl",
+            ".factory/sessions/-tmp/droid_s1.jsonl",
+        ),
+        (
+            "qwen/agent-sessions/019f0000-0000-7000-8000-000000000004.jsonl",
+            ".qwen/projects/-p/chats/019f0000-0000-7000-8000-000000000004.jsonl",
+        ),
+    ];
+    all.iter()
+        .map(|(from, to)| ((*to).to_owned(), dir.join(from)))
+        .collect()
+}

@@ -49,6 +49,10 @@ pub fn database(
         first_damage: None,
         failed: None,
     };
+    // Which of them can be trusted is known before any is read.
+    for table in reader.tables() {
+        let _ = db.has(table);
+    }
     if let Err(e) = reader.visit(&mut walk)
         && walk.failed.is_none()
     {
