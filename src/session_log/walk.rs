@@ -307,9 +307,7 @@ impl<'s, S: ReadAt + ?Sized> Walk<'s, S> {
             .find_map(|at| {
                 let rest = bytes.get(at..)?;
                 // Most of what begins like an object is a part of one.
-                if memchr::memmem::find(rest.get(..200.min(rest.len()))?, b"\"type\"").is_none() {
-                    return None;
-                }
+                memchr::memmem::find(rest.get(..200.min(rest.len()))?, b"\"type\"")?;
                 let row = event::decode(rest, self.version);
                 self.fits(&row).then_some((at, row))
             })
