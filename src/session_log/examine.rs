@@ -181,8 +181,22 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
             self.overlap(&mut walk, &end, &plain, &header)?;
         }
         self.row_findings(&walk, &end);
+        let seeds = (header.seeded, walk.replay.state.inherited);
+        let unseeded = header.version >= 2 && seeds.0 != seeds.1 && walk.dead.is_none();
+        if unseeded {
+            let what = if seeds.0 {
+                "the header says that events were inherited, and no marker says which"
+            } else {
+                "a marker says that events were inherited, and the header that none were"
+            };
+            self.find(Verdict::HeaderInvalid, what);
+        }
         let repair = self.repair(&mut walk, &end, first, bom);
-        Ok(self.assemble(walk, &end, header, repair))
+        let mut told = self.assemble(walk, &end, header, repair);
+        if unseeded {
+            told.refuse();
+        }
+        Ok(told)
     }
 
     fn walk(

@@ -41,6 +41,8 @@ pub(super) struct State {
     fault: Option<Box<Fault>>,
     unknown: Option<Box<Fault>>,
     passed_over: u64,
+    /// A marker said that what comes before it is inherited.
+    pub(super) inherited: bool,
 }
 
 /// Replays events.
@@ -220,6 +222,7 @@ impl Replay {
             b"session/end-seed" => {
                 self.state.compaction = None;
                 if data.get("inherited") == Some(b"true") {
+                    self.state.inherited = true;
                     self.queues = Queues::default();
                     self.queue_fault = None;
                 }

@@ -218,3 +218,25 @@ fn the_newest_generation_is_the_session_even_when_it_is_damaged() {
     assert_eq!(session["verdict"], "empty_log");
     assert_eq!(session["siblings"][0]["name"], "session.jsonl");
 }
+
+#[test]
+fn what_is_inherited_is_told_by_header_and_marker_alike() {
+    let case = cases::named("clean_v3__raw");
+    let log = case.log();
+    let text = fs::read_to_string(&log).expect("the log");
+    fs::write(
+        &log,
+        text.replacen("\"isSeeded\":false", "\"isSeeded\":true", 1),
+    )
+    .expect("written");
+    let (code, told) = run(&["--json"], &log);
+    let document: Value = serde_json::from_str(&told).expect("a document");
+    let session = &document["sessions"][0];
+    assert_eq!(
+        (code, &session["verdict"]),
+        (1, &Value::from("header_invalid")),
+        "{told}"
+    );
+    assert_eq!(session["must_refuse"], true);
+    assert_eq!(session["lines_kept"], Value::Null);
+}
