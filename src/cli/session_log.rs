@@ -9,6 +9,7 @@ use super::args::{FailOn, SessionLogCheckArgs};
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count};
+use super::sanitise::visible;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::finding::Severity;
 use crate::model::path::PathText;
@@ -26,6 +27,8 @@ use crate::store::{sqlite, wal};
 const UNREAD: usize = 20;
 /// Bytes of the largest store that is read: an image of it is held.
 const MAX_STORE: u64 = 64 << 20;
+/// Characters of a line's text in one line of a page.
+const TEXT: usize = 72;
 /// Lines before and behind the first failure.
 const AROUND: u64 = 2;
 
@@ -317,7 +320,11 @@ fn around(s: &SessionLogEntry, page: &mut Page) {
             line.line, line.kind, line.bytes
         ));
         if let Some(text) = &line.text {
-            page.fact(&format!("      {text}"));
+            let rows = if line.here { 6 } else { 2 };
+            let text: Vec<char> = visible(text).chars().take(rows * TEXT).collect();
+            for piece in text.chunks(TEXT) {
+                page.fact(&format!("      {}", piece.iter().collect::<String>()));
+            }
         }
         if line.here {
             page.fact(&format!("      {due}"));

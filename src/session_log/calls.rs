@@ -61,7 +61,7 @@ impl Calls {
     /// Takes the calls that an answer announces.
     pub(super) fn announce(&mut self, content: &[u8], seq: u64, row: u64) -> Result<(), Mismatch> {
         for block in json::elements(content).unwrap_or_default() {
-            let Some(block) = Object::read(block) else {
+            let Some(block) = Object::within(block) else {
                 continue;
             };
             if !json::is_text(block.get("type"), "tool-call") {
@@ -235,7 +235,7 @@ impl<'a> ResultParts<'a> {
         } else {
             let blocks = message.get("content").and_then(json::elements);
             match blocks.as_deref() {
-                Some([one]) => Object::read(one)
+                Some([one]) => Object::within(one)
                     .filter(|b| json::is_text(b.get("type"), "tool-result"))
                     .ok_or("the result's block is no tool result")?,
                 _ => return Err("the result does not have exactly one block"),

@@ -126,8 +126,8 @@ struct Plain {
 }
 
 fn without_text(event: &Event<'_>, version: u64) -> Option<Plain> {
-    let data = Object::read(event.data?)?;
-    let parts = ResultParts::read(&data, version).ok()?;
+    let data = event.object.as_ref()?;
+    let parts = ResultParts::read(data, version).ok()?;
     let error = parts.error.as_ref()?;
     let owned = |key: &str| error.text(key).map(std::borrow::Cow::into_owned);
     Some(Plain {
@@ -174,7 +174,7 @@ pub(super) fn is_not_started(
     let told = result
         .content
         .and_then(json::elements)
-        .and_then(|blocks| Object::read(blocks.first()?))
+        .and_then(|blocks| Object::within(blocks.first()?))
         .is_some_and(|block| json::is_text(block.get("text"), NOT_STARTED_TEXT));
     // Later versions do not compare the text.
     coded && numbered && (told || version >= 2) && result.failed && event.sources.is_none()

@@ -23,6 +23,8 @@ pub(super) struct Event<'a> {
     pub(super) seq: u64,
     pub(super) time: Option<i64>,
     pub(super) data: Option<&'a [u8]>,
+    /// The same as an object, where it is one.
+    pub(super) object: Option<Object<'a>>,
     pub(super) sources: Option<&'a [u8]>,
     pub(super) operation: Option<&'a [u8]>,
     pub(super) ignorable: Option<&'a [u8]>,
@@ -45,52 +47,74 @@ pub(super) struct Packed<'a> {
 
 /// Decodes a line.
 pub(super) fn decode(line: &[u8], version: u64) -> Row<'_> {
-    let Some(object) = Object::read(line) else {
+    let Some((object, data)) = Object::read_with(line, b"data") else {
         return Row::Bad("it is not a JSON object");
     };
     let Some(kind) = object.text("type") else {
         return Row::Bad("it has no type");
     };
     if version <= 1 && PACKED.iter().any(|p| p.as_bytes() == &*kind) {
-        return match packed(kind, &object) {
+        return match packed(kind, &object, data) {
             Ok(packed) => Row::Packed(packed),
             Err(why) => Row::Bad(why),
         };
     }
-    let Some(seq) = object.count("seq") else {
-        if *kind == *b"session" {
-            return Row::Header;
-        }
-        return Row::Bad("it has no sequence number");
-    };
-    Row::Event(Event {
+    let mut event = Event {
         kind,
-        seq,
-        time: object.int("time").filter(|t| *t >= 0),
-        data: object.get("data"),
-        sources: object.get("sourceEventSeqs"),
-        operation: object.get("surfaceOp"),
-        ignorable: object.get("ignorable"),
-        odd_key: !object.only(&[
-            "type",
-            "seq",
-            "time",
-            "data",
-            "sourceEventSeqs",
-            "surfaceOp",
-            "ignorable",
-        ]),
-    })
+        seq: 0,
+        time: None,
+        data: None,
+        object: None,
+        sources: None,
+        operation: None,
+        ignorable: None,
+        odd_key: false,
+    };
+    let (mut seq, mut plain) = (None, true);
+    for (key, value) in object.iter() {
+        plain &= matches!(key, Cow::Borrowed(_));
+        match &*key {
+            b"type" => {}
+            b"seq" => seq = json::integer(value).and_then(|n| u64::try_from(n).ok()),
+            b"time" => event.time = json::integer(value).filter(|t| *t >= 0),
+            b"data" => event.data = Some(value),
+            b"sourceEventSeqs" => event.sources = Some(value),
+            b"surfaceOp" => event.operation = Some(value),
+            b"ignorable" => event.ignorable = Some(value),
+            _ => event.odd_key = true,
+        }
+    }
+    match seq {
+        Some(seq) => {
+            // An escape hides a key from what was read on the way.
+            let object = if plain {
+                data
+            } else {
+                event.data.and_then(Object::within)
+            };
+            Row::Event(Event {
+                seq,
+                object,
+                ..event
+            })
+        }
+        None if *event.kind == *b"session" => Row::Header,
+        None => Row::Bad("it has no sequence number"),
+    }
 }
 
-fn packed<'a>(kind: Cow<'a, [u8]>, row: &Object<'a>) -> Result<Packed<'a>, &'static str> {
+fn packed<'a>(
+    kind: Cow<'a, [u8]>,
+    row: &Object<'a>,
+    data: Option<Object<'a>>,
+) -> Result<Packed<'a>, &'static str> {
     if !row.only(&["type", "seq0", "time0", "data"]) {
         return Err("a packed row with a key that it must not have");
     }
     let call = *kind == *b"tool-call-chunks";
     let list = if call { "args" } else { "texts" };
     let read = || -> Option<Packed<'a>> {
-        let data = row.object("data")?;
+        let data = data.or_else(|| row.object("data"))?;
         let allowed: &[&str] = if call {
             &["turn", "step", "index", "id", "name", "dt", "args"]
         } else {
@@ -254,10 +278,7 @@ impl Event<'_> {
         *self.kind == *b"session/end-seed"
             && self.sources.is_none()
             && self.operation.is_none()
-            && self
-                .data
-                .and_then(Object::read)
-                .is_some_and(|data| data.only(&[]))
+            && self.object.as_ref().is_some_and(|data| data.only(&[]))
     }
 }
 
@@ -298,6 +319,34 @@ fn canonical_parts(
 
 /// The numbers of a list as runs, first and last; a run in the list may be written as a pair.
 pub(super) fn runs(list: &[u8]) -> Option<Vec<(u64, u64)>> {
+    plain_runs(list).or_else(|| any_runs(list))
+}
+
+/// The same for a list of nothing but digits and commas, which most are.
+fn plain_runs(list: &[u8]) -> Option<Vec<(u64, u64)>> {
+    let inner = list.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    let (mut n, mut digits) = (0_u64, 0);
+    for byte in inner.iter().chain(b",") {
+        match byte {
+            b'0'..=b'9' if digits < 15 => {
+                n = n * 10 + u64::from(byte - b'0');
+                digits += 1;
+            }
+            b',' if digits > 0 => {
+                match out.last_mut() {
+                    Some(last) if last.1 + 1 == n => last.1 = n,
+                    _ => out.push((n, n)),
+                }
+                (n, digits) = (0, 0);
+            }
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
+fn any_runs(list: &[u8]) -> Option<Vec<(u64, u64)>> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     let count = |v: &[u8]| json::integer(v).and_then(|n| u64::try_from(n).ok());
     for element in json::elements(list)? {
@@ -324,6 +373,16 @@ pub(super) fn runs(list: &[u8]) -> Option<Vec<(u64, u64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_equal_keys_the_last_counts_however_it_is_spelled() {
+        let line = r#"{"type":"turn/start","seq":1,"seq":2,"time":1,"data":{"turn":1},"d\u0061ta":{"turn":2}}"#;
+        let Row::Event(e) = decode(line.as_bytes(), 0) else {
+            unreachable!("an event");
+        };
+        let turn = e.object.as_ref().and_then(|o| o.count("turn"));
+        assert_eq!((e.seq, turn), (2, Some(2)));
+    }
 
     const PACK: &str = r#"{"type":"tool-call-chunks","seq0":16,"time0":99,"data":{"turn":1,"step":1,"index":2,"id":"c","name":"n","dt":[3,-2],"args":["a","\u0062","c"]}}"#;
 
@@ -364,6 +423,7 @@ mod tests {
     #[test]
     fn sources_are_the_same_spelled_out_or_as_runs() {
         assert_eq!(runs(b"[4,5,6,9]"), Some(vec![(4, 6), (9, 9)]));
+        assert_eq!(runs(b"[]"), Some(vec![]));
         assert_eq!(runs(b"[[4,6], 9.0]"), Some(vec![(4, 6), (9, 9)]));
         assert_eq!(runs(b"[[6,4]]"), None);
         assert_eq!(runs(b"[\"4\"]"), None);

@@ -5,6 +5,7 @@ use std::io;
 use super::bytes::ReadAt;
 use super::closers;
 use super::fault::{Fault, FaultKind};
+use super::frame::{self, Found, FrameText, Step};
 use super::header::{self, BYTE_ORDER_MARK, Header, HeaderFault};
 use super::lines::Lines;
 use super::name::Form;
@@ -180,8 +181,22 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
             self.overlap(&mut walk, &end, &plain, &header)?;
         }
         self.row_findings(&walk, &end);
+        let seeds = (header.seeded, walk.replay.state.inherited);
+        let unseeded = header.version >= 2 && seeds.0 != seeds.1 && walk.dead.is_none();
+        if unseeded {
+            let what = if seeds.0 {
+                "the header says that events were inherited, and no marker says which"
+            } else {
+                "a marker says that events were inherited, and the header that none were"
+            };
+            self.find(Verdict::HeaderInvalid, what);
+        }
         let repair = self.repair(&mut walk, &end, first, bom);
-        Ok(self.assemble(walk, &end, header, repair))
+        let mut told = self.assemble(walk, &end, header, repair);
+        if unseeded {
+            told.refuse();
+        }
+        Ok(told)
     }
 
     fn walk(
@@ -219,6 +234,13 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
     /// What the frames and the end of the file say.
     fn look_at_end(&mut self, walk: &mut Walk<'s, S>, end: &End, first: &HeaderLine) {
         if let Some(stop) = &end.stop {
+            let (frames, rows) = frames_behind(self.source, stop.at).unwrap_or_default();
+            if frames > 0 {
+                self.remarks.push(format!(
+                    "{frames} whole frames with {rows} rows lie behind the damaged one; they can be \
+                     read, and nothing says that nothing is missing before them"
+                ));
+            }
             self.find(
                 Verdict::FrameCorrupt,
                 format!(
@@ -593,6 +615,35 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
             repair_optional: false,
         }
     }
+}
+
+/// Whole frames behind a damaged one whose length is known, and the rows in them.
+fn frames_behind<S: ReadAt + ?Sized>(source: &S, at: u64) -> io::Result<(u64, u64)> {
+    let (mut frames, mut rows) = (0, 0);
+    let Found::Frame { mut to, .. } = frame::look(source, at)? else {
+        return Ok((0, 0));
+    };
+    let mut text = Vec::new();
+    while let Found::Frame { to: end, .. } = frame::look(source, to)? {
+        let mut frame = FrameText::new(to, end)?;
+        let mut own = 0;
+        loop {
+            text.clear();
+            match frame.step(source, &mut text, 64 * 1024) {
+                Ok(step) => {
+                    own += memchr::memchr_iter(b'\n', &text).count() as u64;
+                    if step == Step::Done {
+                        break;
+                    }
+                }
+                Err(_) => return Ok((frames, rows)),
+            }
+        }
+        frames += 1;
+        rows += own;
+        to = end;
+    }
+    Ok((frames, rows))
 }
 
 fn of_fault(fault: &Fault) -> FirstBad {

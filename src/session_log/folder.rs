@@ -84,6 +84,8 @@ struct Root {
 /// # Errors
 /// What the medium says; `NotFound` where nothing is.
 pub fn look(path: &Path) -> io::Result<Looked> {
+    // The folders above say something too.
+    let path = &std::path::absolute(path)?;
     let meta = fs::metadata(path)?;
     if !meta.is_dir() {
         return Ok(Looked {

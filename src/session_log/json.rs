@@ -19,15 +19,61 @@ pub(super) struct Object<'a> {
 impl<'a> Object<'a> {
     /// Reads a whole text that is one object. `None` when it is anything else, or not JSON.
     pub(super) fn read(text: &'a [u8]) -> Option<Object<'a>> {
-        let mut members = Vec::with_capacity(8);
         let mut stack = Vec::new();
-        let mut at = space(text, 0);
+        Object::whole(text, &mut |_, at| value_end(text, at, &mut stack))
+    }
+
+    /// As [`Object::read`], and the object that one of its values is, read on the way.
+    pub(super) fn read_with(
+        text: &'a [u8],
+        key: &[u8],
+    ) -> Option<(Object<'a>, Option<Object<'a>>)> {
+        let (mut stack, mut deeper) = (Vec::new(), Vec::new());
+        let mut inner = None;
+        let object = Object::whole(text, &mut |k, at| {
+            if k != key {
+                return value_end(text, at, &mut stack);
+            }
+            inner = None;
+            if text.get(at) != Some(&b'{') {
+                return value_end(text, at, &mut stack);
+            }
+            let (object, end) =
+                Object::at(text, at, &mut |_, at| value_end(text, at, &mut deeper))?;
+            inner = Some(object);
+            Some(end)
+        })?;
+        Some((object, inner))
+    }
+
+    /// Reads a value that is known to be valid: it came out of [`Object::read`] or [`elements`].
+    /// `None` when it is no object.
+    pub(super) fn within(value: &'a [u8]) -> Option<Object<'a>> {
+        Object::whole(value, &mut |_, at| valid_end(value, at))
+    }
+
+    fn whole(
+        text: &'a [u8],
+        end_of: &mut dyn FnMut(&'a [u8], usize) -> Option<usize>,
+    ) -> Option<Object<'a>> {
+        let (object, end) = Object::at(text, space(text, 0), end_of)?;
+        (space(text, end) == text.len()).then_some(object)
+    }
+
+    /// Reads the object that begins at `at`, and says where it ends. `end_of` says where the value
+    /// of a key ends.
+    fn at(
+        text: &'a [u8],
+        at: usize,
+        end_of: &mut dyn FnMut(&'a [u8], usize) -> Option<usize>,
+    ) -> Option<(Object<'a>, usize)> {
         if text.get(at) != Some(&b'{') {
             return None;
         }
-        at = space(text, at + 1);
+        let mut members = Vec::with_capacity(8);
+        let mut at = space(text, at + 1);
         if text.get(at) == Some(&b'}') {
-            return (space(text, at + 1) == text.len()).then_some(Object { members });
+            return Some((Object { members }, at + 1));
         }
         loop {
             let key_end = string_end(text, at)?;
@@ -37,17 +83,20 @@ impl<'a> Object<'a> {
                 return None;
             }
             at = space(text, at + 1);
-            let end = value_end(text, at, &mut stack)?;
+            let end = end_of(key, at)?;
             members.push((key, text.get(at..end)?));
             at = space(text, end);
             match text.get(at) {
                 Some(b',') => at = space(text, at + 1),
-                Some(b'}') => {
-                    return (space(text, at + 1) == text.len()).then_some(Object { members });
-                }
+                Some(b'}') => return Some((Object { members }, at + 1)),
                 _ => return None,
             }
         }
+    }
+
+    /// Every key, escapes resolved, with its value.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Cow<'a, [u8]>, &'a [u8])> {
+        self.members.iter().map(|(k, v)| (unescaped(k), *v))
     }
 
     /// The value of a key: of several the last.
@@ -68,7 +117,7 @@ impl<'a> Object<'a> {
 
     /// The value of a key as an object.
     pub(super) fn object(&self, key: &str) -> Option<Object<'a>> {
-        Object::read(self.get(key)?)
+        Object::within(self.get(key)?)
     }
 
     /// The value of a key as text.
@@ -88,10 +137,11 @@ impl<'a> Object<'a> {
 }
 
 fn key_is(raw: &[u8], key: &str) -> bool {
-    if memchr::memchr(b'\\', raw).is_none() {
-        return raw == key.as_bytes();
-    }
-    *unescaped(raw) == *key.as_bytes()
+    // An escape is longer than what it stands for.
+    raw == key.as_bytes()
+        || raw.len() > key.len()
+            && memchr::memchr(b'\\', raw).is_some()
+            && *unescaped(raw) == *key.as_bytes()
 }
 
 /// Whether a whole text is one valid value.
@@ -107,13 +157,12 @@ pub(super) fn elements(value: &[u8]) -> Option<Vec<&[u8]>> {
         return None;
     }
     let mut out = Vec::new();
-    let mut stack = Vec::new();
     let mut at = space(value, 1);
     if value.get(at) == Some(&b']') {
         return Some(out);
     }
     loop {
-        let end = value_end(value, at, &mut stack)?;
+        let end = valid_end(value, at)?;
         out.push(value.get(at..end)?);
         at = space(value, end);
         match value.get(at)? {
@@ -214,6 +263,81 @@ fn value_end(text: &[u8], mut at: usize, stack: &mut Vec<u8>) -> Option<usize> {
     }
 }
 
+/// The end of a value in text that is known to be valid.
+fn valid_end(text: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    loop {
+        match *text.get(at)? {
+            b'"' => at = valid_string_end(text, at)?,
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+                continue;
+            }
+            b'}' | b']' if depth > 0 => {
+                depth -= 1;
+                at += 1;
+            }
+            _ if depth > 0 => {
+                at += 1;
+                continue;
+            }
+            _ => {
+                let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
+                let rest = text.get(at..)?;
+                return Some(at + rest.iter().position(ends).unwrap_or(rest.len()));
+            }
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+fn valid_string_end(text: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        at = sign_in_short(text, at)
+            .or_else(|at| {
+                let rest = text.get(at..).ok_or(at)?;
+                memchr::memchr2(b'"', b'\\', rest).map(|n| at + n).ok_or(at)
+            })
+            .ok()?;
+        match *text.get(at)? {
+            b'"' => return Some(at + 1),
+            _ => at += 2,
+        }
+    }
+}
+
+/// Where the next quote or backslash is, if it is near; else how far there is none.
+fn sign_in_short(text: &[u8], mut at: usize) -> Result<usize, usize> {
+    for _ in 0..4 {
+        let Some(x) = eight(text, at) else {
+            return Err(at);
+        };
+        let hit = zero(x ^ (ONES * u64::from(b'"'))) | zero(x ^ (ONES * u64::from(b'\\')));
+        if hit != 0 {
+            return Ok(at + hit.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    Err(at)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// Marks bytes that are zero; the lowest mark is always right.
+const fn zero(x: u64) -> u64 {
+    x.wrapping_sub(ONES) & !x & HIGH
+}
+
+fn eight(text: &[u8], at: usize) -> Option<u64> {
+    let bytes = text.get(at..)?.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*bytes))
+}
+
 /// Behind a key and its colon.
 fn key_end(text: &[u8], at: usize) -> Option<usize> {
     let at = space(text, string_end(text, at)?);
@@ -280,14 +404,8 @@ fn string_end(text: &[u8], at: usize) -> Option<usize> {
 
 /// Where the next quote, backslash or control character is: eight bytes at a time.
 fn plain_end(text: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let zero = |x: u64| x.wrapping_sub(ONES) & !x & HIGH;
-    while let Some(eight) = text
-        .get(at..at + 8)
-        .and_then(|s| <[u8; 8]>::try_from(s).ok())
-    {
-        let x = u64::from_le_bytes(eight);
+    let begun = at;
+    while let Some(x) = eight(text, at) {
         let control = x.wrapping_sub(ONES * 0x20) & !x & HIGH;
         let hit =
             control | zero(x ^ (ONES * u64::from(b'"'))) | zero(x ^ (ONES * u64::from(b'\\')));
@@ -295,6 +413,16 @@ fn plain_end(text: &[u8], mut at: usize) -> usize {
             return at + hit.trailing_zeros() as usize / 8;
         }
         at += 8;
+        // A long text: many bytes at a time as long as there is nothing in them.
+        if at - begun == 32 {
+            let rest = text.get(at..).unwrap_or_default();
+            let plain = |b: &u8| u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\');
+            at += 64
+                * rest
+                    .chunks_exact(64)
+                    .take_while(|c| c.iter().fold(0, |hit, b| hit | plain(b)) == 0)
+                    .count();
+        }
     }
     while let Some(b) = text.get(at) {
         if *b == b'"' || *b == b'\\' || *b < 0x20 {
@@ -306,7 +434,12 @@ fn plain_end(text: &[u8], mut at: usize) -> usize {
 }
 
 fn unescaped(inner: &[u8]) -> Cow<'_, [u8]> {
-    let Some(first) = memchr::memchr(b'\\', inner) else {
+    let first = if inner.len() < 16 {
+        inner.iter().position(|b| *b == b'\\')
+    } else {
+        memchr::memchr(b'\\', inner)
+    };
+    let Some(first) = first else {
         return Cow::Borrowed(inner);
     };
     let mut out = Vec::with_capacity(inner.len());
@@ -388,7 +521,7 @@ fn write_canonical(value: &[u8], out: &mut Vec<u8>, depth: usize) {
             }
         }
         Some(b'{') if depth < DEEP => {
-            let object = Object::read(value).unwrap_or_default();
+            let object = Object::within(value).unwrap_or_default();
             let mut members: std::collections::BTreeMap<Cow<'_, [u8]>, &[u8]> =
                 std::collections::BTreeMap::new();
             for (key, value) in &object.members {

@@ -7,7 +7,7 @@ use super::event::{self, Row};
 use super::lines::{Lines, Spot};
 
 /// Text between two places from which reading can begin.
-const STRIDE: u64 = 512 * 1024;
+const STRIDE: u64 = 64 * 1024;
 /// Pieces of a log that are told apart.
 pub(super) const MAX_SPANS: usize = 100_000;
 

@@ -10,6 +10,8 @@ use super::frame::{self, Broken, Found, FrameText, Step};
 pub const MAX_LINE: usize = 256 << 20;
 /// What all frames may hold together, in bytes of text.
 pub const MAX_TEXT: u64 = 64 << 30;
+/// What is read at once: little at first, since a reader may only want a few lines.
+const FIRST_PIECE: usize = 16 * 1024;
 const PIECE: usize = 256 * 1024;
 
 /// Where a line begins, so that reading can begin there again.
@@ -73,6 +75,7 @@ pub(super) struct Lines<'s, S: ?Sized> {
     /// Offset of `buf[0]` in the text.
     base: u64,
     line: u64,
+    piece: usize,
     ended: bool,
     /// Why reading stopped early.
     pub(super) stop: Option<Stop>,
@@ -118,6 +121,7 @@ impl<'s, S: ReadAt + ?Sized> Lines<'s, S> {
             searched: usize::try_from(spot.text - base).unwrap_or(usize::MAX),
             base,
             line: spot.line,
+            piece: FIRST_PIECE,
             ended: false,
             stop: None,
             torn: None,
@@ -207,10 +211,12 @@ impl<'s, S: ReadAt + ?Sized> Lines<'s, S> {
             self.from = 0;
         }
         let before = self.buf.len();
+        let piece = self.piece;
+        self.piece = PIECE.min(piece * 2);
         let text_end = self.base + before as u64;
         match &mut self.text {
             Text::Raw { at } => {
-                self.buf.resize(before + PIECE, 0);
+                self.buf.resize(before + piece, 0);
                 let room = self.buf.get_mut(before..).unwrap_or_default();
                 let n = read_full(self.source, room, *at)?;
                 self.buf.truncate(before + n);
@@ -219,7 +225,7 @@ impl<'s, S: ReadAt + ?Sized> Lines<'s, S> {
             }
             Text::Packed(packed) => {
                 if let Some((frame, to)) = &mut packed.now {
-                    match frame.step(self.source, &mut self.buf, PIECE) {
+                    match frame.step(self.source, &mut self.buf, piece) {
                         Ok(Step::More) => {}
                         Ok(Step::Done) => {
                             if packed.number == 1 {

@@ -28,7 +28,7 @@ impl Queues {
             .and_then(json::elements)
             .and_then(|list| {
                 list.into_iter()
-                    .map(|m| Some(Object::read(m)?.text("id")?.into_owned()))
+                    .map(|m| Some(Object::within(m)?.text("id")?.into_owned()))
                     .collect()
             });
         let Some(inserted) = inserted else {

@@ -1,6 +1,10 @@
 //! The rules between events: turns, steps, messages, calls, queues. The first event that breaks one
 //! is kept; whatever comes behind it is not judged.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use super::calls::{Calls, Mismatch, ResultParts};
 use super::event::{self, Event, Packed};
 use super::fault::{CallPlace, Fault, FaultKind, Role};
@@ -37,6 +41,8 @@ pub(super) struct State {
     fault: Option<Box<Fault>>,
     unknown: Option<Box<Fault>>,
     passed_over: u64,
+    /// A marker said that what comes before it is inherited.
+    pub(super) inherited: bool,
 }
 
 /// Replays events.
@@ -177,7 +183,7 @@ impl Replay {
             let name: String = name.chars().take(80).collect();
             return broken(UnknownEvent, format!("its type {name} is not known"));
         }
-        let Some(data) = event.data.and_then(Object::read) else {
+        let Some(data) = &event.object else {
             return broken(Message, "its data are no object");
         };
         let surface = vocabulary::is_surface(version, &event.kind);
@@ -189,21 +195,21 @@ impl Replay {
             );
         }
         match &*event.kind {
-            b"turn/start" => self.turn_start(&data),
-            b"turn/end" => self.turn_end(event, &data),
-            b"step/start" => self.step_start(&data),
-            b"step/end" => self.step_end(event, &data, at),
+            b"turn/start" => self.turn_start(data),
+            b"turn/end" => self.turn_end(event, data),
+            b"step/start" => self.step_start(data),
+            b"step/end" => self.step_end(event, data, at),
             b"assistant/chunk" => {
-                self.in_step(&data, "a piece of an answer")?;
-                if let Some(id) = streamed_id(&data) {
+                self.in_step(data, "a piece of an answer")?;
+                if let Some(id) = streamed_id(data) {
                     self.state.calls.stream(&id);
                 }
                 Ok(())
             }
-            b"assistant/attempt" => self.in_step(&data, "an attempt"),
+            b"assistant/attempt" => self.in_step(data, "an attempt"),
             b"tool/call" => {
-                self.in_step(&data, "a call")?;
-                let started = self.state.calls.start(&data, event.seq, at.row);
+                self.in_step(data, "a call")?;
+                let started = self.state.calls.start(data, event.seq, at.row);
                 started.map_err(|m| (FaultKind::ToolIdentity, m))
             }
             b"request/header" if json::is_text(data.get("reason"), "fallback") => broken(
@@ -216,6 +222,7 @@ impl Replay {
             b"session/end-seed" => {
                 self.state.compaction = None;
                 if data.get("inherited") == Some(b"true") {
+                    self.state.inherited = true;
                     self.queues = Queues::default();
                     self.queue_fault = None;
                 }
@@ -224,7 +231,7 @@ impl Replay {
             b"agent/inbox/spliced" => {
                 if event.seq >= self.seed_length
                     && self.queue_fault.is_none()
-                    && let Err(why) = self.queues.splice(&data)
+                    && let Err(why) = self.queues.splice(data)
                 {
                     self.queue_fault = Some(Fault {
                         kind: Lifecycle,
@@ -238,10 +245,10 @@ impl Replay {
                 Ok(())
             }
             b"compaction/start" | b"compaction/summary" | b"compaction/end" => {
-                self.compaction(event, &data)
+                self.compaction(event, data)
             }
-            b"command/run" | b"command/done" => self.command(event, &data),
-            _ if surface => self.message(event, &data, at),
+            b"command/run" | b"command/done" => self.command(event, data),
+            _ if surface => self.message(event, data, at),
             _ => Ok(()),
         }
     }
@@ -448,7 +455,7 @@ impl Replay {
                     .unwrap_or_default()
                 {
                     if memchr::memmem::find(part, b"tool-call").is_some()
-                        && let Some(part) = Object::read(part)
+                        && let Some(part) = Object::within(part)
                     {
                         let id = part.text("id").or_else(|| streamed_id(&part));
                         id.iter().for_each(|id| self.state.calls.stream(id));
@@ -528,7 +535,7 @@ fn replaced(operation: &[u8], version: u64) -> Rule<(u64, u64)> {
         ["op", "start", "end"]
     };
     let read = || -> Option<(u64, u64)> {
-        let object = Object::read(operation)?;
+        let object = Object::within(operation)?;
         let sound = object.only(&keys) && json::is_text(object.get("op"), "replace");
         let [_, start, end] = keys;
         sound.then_some((object.count(start)?, object.count(end)?))
@@ -579,7 +586,8 @@ fn identified(id: &[u8], message: Option<&Object<'_>>, version: u64) -> Rule<()>
 
 /// The id of the call that a piece of an answer is about.
 fn streamed_id<'a>(data: &Object<'a>) -> Option<std::borrow::Cow<'a, [u8]>> {
+    static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("tool-call-delta"));
     let chunk = data.get("chunk")?;
-    memchr::memmem::find(chunk, b"tool-call-delta")?;
-    Object::read(chunk)?.text("id")
+    DELTA.find(chunk)?;
+    Object::within(chunk)?.text("id")
 }

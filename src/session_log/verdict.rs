@@ -263,10 +263,8 @@ impl Diagnosis {
     /// Adds what is known from elsewhere. What decides before the verdict so far becomes the
     /// verdict; then no number of a row is given any more, and nothing is repaired.
     pub fn add(&mut self, finding: Finding) {
-        self.must_refuse |= finding.verdict.always_refused();
-        if self.must_refuse {
-            self.repair = None;
-            self.repair_optional = false;
+        if finding.verdict.always_refused() {
+            self.refuse();
         }
         if finding.verdict < self.verdict {
             self.verdict = finding.verdict;
@@ -276,5 +274,12 @@ impl Diagnosis {
         }
         self.findings.push(finding);
         self.findings.sort_by_key(|f| f.verdict);
+    }
+
+    /// Takes back what could be done on a copy.
+    pub(super) fn refuse(&mut self) {
+        self.must_refuse = true;
+        self.repair = None;
+        self.repair_optional = false;
     }
 }

@@ -4,5 +4,6 @@
 
 mod appending;
 mod cases;
+mod command;
 mod edits;
 mod table;
