@@ -21,7 +21,7 @@ use crate::report::session_log::{
 use crate::session_log::{self, Checked, Entry, Evidence, Kind, ReadAt};
 use crate::sources::database::member_path;
 use crate::sources::file::Base;
-use crate::store::{sqlite, wal};
+use crate::store::{foreign, wal};
 
 /// Logs that could not be read and are named.
 const UNREAD: usize = 20;
@@ -155,7 +155,7 @@ impl Found<'_> {
         let failed = |e| Error::io("read", &entry.path, e);
         if entry.kind == Kind::Store {
             let image = image(&entry.path, &file)?;
-            let conn = sqlite::open_image(&image, &entry.path)?;
+            let conn = foreign::open_image(&image, &entry.path)?;
             return session_log::check_store(&file, &conn, &stop).map_err(failed);
         }
         let (checked, evidence) = session_log::check(entry, &file, &stop).map_err(failed)?;

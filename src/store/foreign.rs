@@ -100,6 +100,16 @@ pub enum RowRead {
     Gone,
 }
 
+/// Opens the image of a database that another program made, for queries of one's own: what they may
+/// cost is bounded by the image's length. `path` names it in errors.
+///
+/// # Errors
+/// `source-damaged` when it is no database.
+pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
+    let left = Allowance::of(image.len() as u64);
+    sqlite::open_image(image, path, move || left.take()).map_err(as_source)
+}
+
 /// A database that another program made, open.
 #[derive(Debug)]
 pub struct ForeignDb {
