@@ -180,6 +180,12 @@ fn a_crowd_with_kills_loses_nothing_that_was_acknowledged() {
     });
     println!("{:#?}", crowd.ends.lock().unwrap());
     let wrong = crowd.wrong.into_inner().unwrap();
+    let runs: u64 = crowd.ends.lock().unwrap().values().sum();
+    println!(
+        "torture | R13 runs of a crowd, a quarter killed | {runs} | {} | {} |",
+        runs - wrong.len() as u64,
+        wrong.len()
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let s = &crowd.s;
     // One command ends whatever a killed one left.

@@ -21,6 +21,7 @@ mod lab;
 
 mod crowd;
 mod fingerprints;
+mod kills;
 mod place;
 mod racing;
 mod same;

@@ -546,5 +546,10 @@ fn no_sequence_of_losses_and_cures_loses_a_record_that_can_be_read() {
         }
     });
     let failures = failures.into_inner().unwrap();
+    let (all, bad) = (seeds.len(), failures.len());
+    println!(
+        "torture | R17 sequences of damage and cures | {all} | {} | {bad} |",
+        all - bad
+    );
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }

@@ -448,6 +448,11 @@ fn a_hundred_kinds_of_change_are_refused_and_nothing_is_written() {
         }
     });
     println!("{} changes, exits {:?}", cases.len(), codes.lock().unwrap());
+    let (all, bad) = (cases.len(), failures.lock().unwrap().len());
+    println!(
+        "torture | R14 changes between plan and apply | {all} | {} | {bad} |",
+        all - bad
+    );
     let failures = failures.into_inner().unwrap();
     assert!(
         failures.is_empty(),
