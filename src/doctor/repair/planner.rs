@@ -50,18 +50,20 @@ impl Planner for RepairPlanner {
         let draft = self.draft(ground, root, Spare::Unused)?;
         // What an undo took back was made of what was there then. Where that is so still, the plan
         // that made it is the same plan again; else it may be the last to hold something.
-        if losses(&draft) == (0, 0)
+        // A capture that nothing promised may have been read into it, and be lost since.
+        let beyond = !draft.notes.unreadable.is_empty();
+        if losses(&draft) == (0, 0) && !beyond
             || !holders::has_spare(root)?
             || ground.was_applied(&draft.body)?
         {
             return Ok(draft);
         }
         let with = self.draft(ground, root, Spare::Used)?;
-        Ok(if losses(&with) < losses(&draft) {
-            with
-        } else {
-            draft
-        })
+        let (less, same) = (
+            losses(&with) < losses(&draft),
+            losses(&with) == losses(&draft),
+        );
+        Ok(if less || same && beyond { with } else { draft })
     }
 }
 
