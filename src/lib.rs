@@ -18,5 +18,6 @@ pub mod model;
 pub mod plan;
 pub mod report;
 pub mod session_log;
+pub mod session_writer;
 pub mod sources;
 pub mod store;

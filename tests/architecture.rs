@@ -31,6 +31,13 @@ fn edge(layer: &str, target: &str) -> Option<Option<Vec<&'static str>>> {
             "doctor" | "plan" | "ingest" | "sources" | "store" | "model" | "session_log",
         ) => Some(None),
         ("session_log", "model") => Some(None),
+        // A library of its own: no command takes it but a repair in place.
+        ("session_writer", "session_log") => Some(None),
+        ("session_writer", "disk") => {
+            let mut list = DISK_READ.to_vec();
+            list.extend(["SessionFile", "SessionLock", "refuse_owned"]);
+            Some(Some(list))
+        }
         // A planner names what a plan is, and the view that it is given; it can't apply one.
         ("doctor", "plan") => Some(Some(vec!["Ground", "Planner"])),
         ("doctor", "sources" | "store" | "model") => Some(None),
@@ -61,6 +68,7 @@ const LAYERS: &[&str] = &[
     "plan",
     "ingest",
     "session_log",
+    "session_writer",
     "sources",
     "store",
     "disk",

@@ -16,6 +16,8 @@ mod publish;
 mod put_back;
 mod room;
 mod root;
+mod session_file;
+mod session_lock;
 
 pub use append::AppendFile;
 pub use capture::Capture;
@@ -26,3 +28,5 @@ pub use lock::{ArchiveExclusive, ArchiveShared, LockOwner, WriterLock, writer_ow
 pub use put_back::{PutBack, PutBackFile};
 pub use room::is_full;
 pub use root::{Entry, EntryKind, Root};
+pub use session_file::SessionFile;
+pub use session_lock::{SessionLock, refuse_owned};

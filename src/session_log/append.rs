@@ -8,12 +8,12 @@
 use std::io;
 
 use sha2::{Digest, Sha256};
-use zstd::stream::write::Encoder;
 
 use super::bytes::{ReadAt, read_full};
 use super::event::{self, Row};
 use super::examine::examine;
 use super::fault::Fault;
+use super::frame;
 use super::header;
 use super::lines::{Lines, Spot};
 use super::name::Form;
@@ -81,17 +81,20 @@ pub enum AppendError {
     Unread(io::Error),
     /// Writing failed, and the log has its old length again, synced.
     TakenBack(io::Error),
+    /// Somebody who holds no lock wrote at the same time. The batch is not in the log, or it was
+    /// taken out again; what they wrote is untouched.
+    Overtaken,
     /// Writing failed, and so did going back: the log may end with a part of the batch.
     Torn(io::Error),
 }
 
 /// A log that can be written at its end.
 pub trait Medium: ReadAt {
-    /// Writes bytes at an offset, which is the end.
+    /// Writes bytes behind whatever is there: never over what another writer just added.
     ///
     /// # Errors
     /// What the medium says; a part may be written.
-    fn write_at_end(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    fn write_at_end(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything durable.
     ///
@@ -114,6 +117,14 @@ pub fn revision<S: ReadAt + ?Sized>(
     source: &S,
     form: Form,
 ) -> io::Result<Result<Revision, Verdict>> {
+    Ok(hashed(source, form)?.map(|(revision, _)| revision))
+}
+
+/// A revision, and the hash of the log so far, which can go on.
+fn hashed<S: ReadAt + ?Sized>(
+    source: &S,
+    form: Form,
+) -> io::Result<Result<(Revision, Sha256), Verdict>> {
     let d = examine(source, form)?;
     let sound = matches!(
         d.verdict,
@@ -122,16 +133,68 @@ pub fn revision<S: ReadAt + ?Sized>(
     let Some(next_seq) = d.valid_prefix_events.filter(|_| sound) else {
         return Ok(Err(d.verdict));
     };
-    let (bytes, sha256) = digest(source)?;
-    Ok(Ok(Revision {
+    let (bytes, hasher) = digest(source)?;
+    let revision = Revision {
         bytes,
-        sha256,
+        sha256: hasher.clone().finalize().into(),
         next_seq,
-    }))
+    };
+    Ok(Ok((revision, hasher)))
+}
+
+/// Whether a log still begins with what it was at a revision, byte for byte.
+///
+/// # Errors
+/// What the medium says.
+pub fn begins_with<S: ReadAt + ?Sized>(source: &S, seed: &Revision) -> io::Result<bool> {
+    let (bytes, hasher) = digest_up_to(source, seed.bytes)?;
+    let sha256: [u8; 32] = hasher.finalize().into();
+    Ok(bytes == seed.bytes && sha256 == seed.sha256)
+}
+
+/// Gives the whole lines of a log from an offset on, at which a revision of it ended.
+///
+/// # Errors
+/// What the medium says.
+pub fn lines_from<S: ReadAt + ?Sized>(
+    source: &S,
+    form: Form,
+    from: u64,
+    each: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut lines = Lines::new(source, form.packed);
+    while let Some(line) = lines.next()? {
+        if line.whole && line.spot.file >= from {
+            each(line.bytes);
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a log that is its header alone. `header` is a line without its newline.
+///
+/// # Errors
+/// What packing says.
+pub fn first_bytes(packed: bool, header: &[u8]) -> io::Result<Vec<u8>> {
+    let mut line = header.to_vec();
+    line.push(b'\n');
+    if packed {
+        frame::encode(&line)
+    } else {
+        Ok(line)
+    }
+}
+
+/// A batch that may be appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prepared {
+    /// What is written behind the log: lines, or one frame.
+    pub bytes: Vec<u8>,
+    /// What the log is then.
+    pub after: Revision,
 }
 
 /// Whether a batch may be appended: lines with events, each with a newline or as the last without.
-/// The bytes that would be written.
 ///
 /// # Errors
 /// What the medium says.
@@ -140,8 +203,8 @@ pub fn prepare<S: ReadAt + ?Sized>(
     form: Form,
     expected: &Revision,
     batch: &[u8],
-) -> io::Result<Result<Vec<u8>, Refusal>> {
-    let found = match revision(source, form)? {
+) -> io::Result<Result<Prepared, Refusal>> {
+    let (found, mut hasher) = match hashed(source, form)? {
         Ok(found) => found,
         Err(verdict) => return Ok(Err(Refusal::Damaged(verdict))),
     };
@@ -183,72 +246,107 @@ pub fn prepare<S: ReadAt + ?Sized>(
             return Ok(Err(Refusal::Breaks(Box::new(fault.clone()))));
         }
     }
-    let mut text = Vec::with_capacity(batch.len() + 1);
+    let mut bytes = Vec::with_capacity(batch.len() + 1);
     for line in lines {
-        text.extend_from_slice(line);
-        text.push(b'\n');
+        bytes.extend_from_slice(line);
+        bytes.push(b'\n');
     }
-    if !form.packed {
-        return Ok(Ok(text));
+    if form.packed {
+        bytes = frame::encode(&bytes)?;
     }
-    let mut encoder = Encoder::new(Vec::new(), 3)?;
-    encoder.include_checksum(true)?;
-    io::Write::write_all(&mut encoder, &text)?;
-    Ok(Ok(encoder.finish()?))
+    hasher.update(&bytes);
+    let after = Revision {
+        bytes: found.bytes + bytes.len() as u64,
+        sha256: hasher.finalize().into(),
+        next_seq: walk.count(),
+    };
+    Ok(Ok(Prepared { bytes, after }))
 }
 
 /// Appends a batch whole or not at all, and gives the new revision.
 ///
 /// # Errors
-/// [`AppendError`]; only [`AppendError::Torn`] leaves the log other than it was.
+/// [`AppendError`]; only [`AppendError::Torn`] leaves anything of the batch in the log.
 pub fn append<M: Medium>(
     medium: &mut M,
     form: Form,
     expected: &Revision,
     batch: &[u8],
 ) -> Result<Revision, AppendError> {
-    let bytes = prepare(medium, form, expected, batch)
+    let Prepared { bytes, after } = prepare(medium, form, expected, batch)
         .map_err(AppendError::Unread)?
         .map_err(AppendError::Refused)?;
-    let at = expected.bytes;
-    let written = medium
-        .write_at_end(at, &bytes)
-        .and_then(|()| medium.sync())
-        .and_then(|()| reread(medium, at, &bytes))
-        .and_then(|()| revision(medium, form));
-    match written {
-        Ok(Ok(revision)) => Ok(revision),
-        Ok(Err(verdict)) => Err(back(
+    let written = medium.write_at_end(&bytes).and_then(|()| medium.sync());
+    let end = match behind(medium, expected.bytes, &bytes) {
+        Ok(end) => end,
+        Err(e) => return Err(AppendError::Torn(written.err().unwrap_or(e))),
+    };
+    match (written, end) {
+        (Ok(()), End::Whole) => Ok(after),
+        (Ok(()), End::Part) => Err(back(
             medium,
-            expected,
-            io::Error::other(format!("the log is {} behind the batch", verdict.name())),
+            expected.bytes,
+            io::Error::other("less is there than was written"),
         )),
-        Err(e) => Err(back(medium, expected, e)),
+        (Err(e), End::Whole | End::Part) => Err(back(medium, expected.bytes, e)),
+        (_, End::Theirs(at)) => Err(
+            match back(
+                medium,
+                at,
+                io::Error::other("others wrote at the same time"),
+            ) {
+                AppendError::TakenBack(_) => AppendError::Overtaken,
+                torn => torn,
+            },
+        ),
+        (Ok(()), End::Mixed) => Err(AppendError::Torn(io::Error::other(
+            "others wrote at the same time, behind or into the batch",
+        ))),
+        (Err(e), End::Mixed) => Err(AppendError::Torn(e)),
     }
 }
 
-/// Goes back to the old length, and looks whether the old bytes are there.
-fn back<M: Medium>(medium: &mut M, expected: &Revision, why: io::Error) -> AppendError {
-    let restored = medium
-        .truncate(expected.bytes)
-        .and_then(|()| medium.sync())
-        .and_then(|()| digest(medium));
-    match restored {
-        Ok((bytes, sha256)) if bytes == expected.bytes && sha256 == expected.sha256 => {
-            AppendError::TakenBack(why)
-        }
-        _ => AppendError::Torn(why),
-    }
+/// What lies behind the old end of a log after a batch was written.
+enum End {
+    /// The batch.
+    Whole,
+    /// A first part of it, or nothing.
+    Part,
+    /// What others wrote, and then the batch, from here on.
+    Theirs(u64),
+    /// Something else.
+    Mixed,
 }
 
-fn reread<S: ReadAt + ?Sized>(source: &S, at: u64, bytes: &[u8]) -> io::Result<()> {
-    // One byte more than was written: nobody else may have appended.
+fn behind<S: ReadAt + ?Sized>(source: &S, at: u64, bytes: &[u8]) -> io::Result<End> {
     let mut there = vec![0; bytes.len() + 1];
     let n = read_full(source, &mut there, at)?;
-    if there.get(..n) == Some(bytes) {
-        Ok(())
-    } else {
-        Err(io::Error::other("other bytes are there than were written"))
+    let there = there.get(..n).unwrap_or_default();
+    if there == bytes {
+        return Ok(End::Whole);
+    }
+    if bytes.starts_with(there) {
+        return Ok(End::Part);
+    }
+    let (len, _) = digest(source)?;
+    let begins = len.saturating_sub(bytes.len() as u64);
+    let mut tail = vec![0; bytes.len()];
+    let n = read_full(source, &mut tail, begins)?;
+    if begins > at && tail.get(..n) == Some(bytes) {
+        return Ok(End::Theirs(begins));
+    }
+    Ok(End::Mixed)
+}
+
+/// Goes back to a length, durably.
+fn back<M: Medium>(medium: &mut M, len: u64, why: io::Error) -> AppendError {
+    let restored = medium
+        .truncate(len)
+        .and_then(|()| medium.sync())
+        .and_then(|()| medium.read_at(&mut [0], len));
+    match restored {
+        Ok(0) => AppendError::TakenBack(why),
+        _ => AppendError::Torn(why),
     }
 }
 
@@ -267,14 +365,21 @@ fn walked<S: ReadAt + ?Sized>(source: &S, form: Form) -> io::Result<Option<Walk<
     Ok(Some(walk))
 }
 
-fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, [u8; 32])> {
+fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, Sha256)> {
+    digest_up_to(source, u64::MAX)
+}
+
+fn digest_up_to<S: ReadAt + ?Sized>(source: &S, end: u64) -> io::Result<(u64, Sha256)> {
     let mut hasher = Sha256::new();
     let mut buf = vec![0; 256 * 1024];
     let mut at = 0;
     loop {
-        let n = read_full(source, &mut buf, at)?;
+        let room = usize::try_from(end - at)
+            .unwrap_or(usize::MAX)
+            .min(buf.len());
+        let n = read_full(source, buf.get_mut(..room).unwrap_or_default(), at)?;
         if n == 0 {
-            return Ok((at, hasher.finalize().into()));
+            return Ok((at, hasher));
         }
         hasher.update(buf.get(..n).unwrap_or_default());
         at += n as u64;

@@ -14,6 +14,17 @@ pub const MAX_FRAME_TEXT: u64 = 4 << 30;
 /// The largest window: what decoding one frame takes of memory.
 const WINDOW_LOG: u32 = 25;
 
+/// What the harness's own writer takes.
+pub(super) const LEVEL: i32 = 3;
+
+/// One frame with a checksum, as the harness writes each batch.
+pub(super) fn encode(text: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), LEVEL)?;
+    encoder.include_checksum(true)?;
+    io::Write::write_all(&mut encoder, text)?;
+    encoder.finish()
+}
+
 /// What lies at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {

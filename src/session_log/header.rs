@@ -37,6 +37,17 @@ fn version(object: &Object<'_>) -> Option<u64> {
     object.count("version")
 }
 
+/// Reads a header that a new log is to begin with; the reason in words where it is refused.
+///
+/// # Errors
+/// Why it is no header, or of a version that is not known.
+pub fn read_header(line: &[u8]) -> Result<Header, String> {
+    read(line, None).map_err(|fault| match fault {
+        HeaderFault::Version(version) => format!("version {version} is not known"),
+        HeaderFault::Invalid(why) => why,
+    })
+}
+
 /// Reads a header. `generation` is what the log's name says, if it has such a name.
 pub(super) fn read(line: &[u8], generation: Option<u64>) -> Result<Header, HeaderFault> {
     let invalid = |why: &str| HeaderFault::Invalid(why.to_owned());

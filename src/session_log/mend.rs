@@ -10,8 +10,6 @@ use super::name::Form;
 use super::verdict::{Edit, Repair};
 
 const PIECE: usize = 256 * 1024;
-/// What the harness's own writer takes.
-const LEVEL: i32 = 3;
 
 /// Writes the log that a repair makes of `source`, which must be what was examined: a raw log line
 /// by line, a packed one frame by frame. What the repair does not touch is copied byte for byte; a
@@ -164,7 +162,7 @@ impl<'o> Anew<'o> {
         let mut encoder = match self.encoder.take() {
             Some(encoder) => encoder,
             None => {
-                let mut encoder = Encoder::new(Vec::new(), LEVEL)?;
+                let mut encoder = Encoder::new(Vec::new(), frame::LEVEL)?;
                 encoder.include_checksum(true)?;
                 encoder
             }

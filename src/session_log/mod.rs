@@ -41,12 +41,16 @@ mod name;
 mod queues;
 mod replay;
 mod store;
+mod store_row;
 mod surface;
 mod verdict;
 mod vocabulary;
 mod walk;
 
-pub use append::{AppendError, Medium, Refusal, Revision, append, prepare, revision};
+pub use append::{
+    AppendError, Medium, Prepared, Refusal, Revision, append, begins_with, first_bytes, lines_from,
+    prepare, revision,
+};
 pub use bytes::ReadAt;
 pub use check::{Checked, Evidence, check, check_store};
 pub use closers::Closer;
@@ -54,8 +58,10 @@ pub use examine::examine;
 pub use excerpt::{SeenLine, around};
 pub use fault::{CallPlace, Fault, FaultKind, Role};
 pub use folder::{Entry, Kind, Looked, Sibling, identity, look};
-pub use header::Header;
+pub use header::{Header, read_header};
 pub use lines::Spot;
 pub use mend::mend;
 pub use name::{Form, LogName, is_project_folder, project_folder, session_folder};
+pub use store::{store_fault, store_text};
+pub use store_row::{StoreRow, store_row};
 pub use verdict::{Candidate, Diagnosis, Edit, Finding, FirstBad, Repair, Verdict};

@@ -29,6 +29,16 @@ impl From<LogName> for Form {
     }
 }
 
+impl std::fmt::Display for LogName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.generation {
+            0 => f.write_str("session.jsonl")?,
+            n => write!(f, "session.v{n}.jsonl")?,
+        }
+        f.write_str(if self.packed { ".zstd" } else { "" })
+    }
+}
+
 impl LogName {
     /// Reads a file name. `None` for every other file: locks, first writes that were never
     /// published, names in other cases.

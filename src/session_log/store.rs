@@ -15,12 +15,15 @@ const SCHEMA: i64 = 17;
 /// What one packed value may hold.
 const MAX_VALUE: usize = 64 << 20;
 
-/// Examines every session of a store.
-pub(super) fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
+/// Why a database is no store that is known; `None` for one that is.
+///
+/// # Errors
+/// What SQLite says.
+pub fn store_fault(conn: &Connection) -> Result<Option<Finding>> {
     let pragma = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application = pragma("application_id")?;
     let schema = pragma("user_version")?;
-    let against = if application != APPLICATION_ID {
+    Ok(if application != APPLICATION_ID {
         Some(Finding {
             verdict: Verdict::HeaderInvalid,
             what: format!("the database is no DSH store: its application id is {application}"),
@@ -32,7 +35,12 @@ pub(super) fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
         })
     } else {
         None
-    };
+    })
+}
+
+/// Examines every session of a store.
+pub(super) fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
+    let against = store_fault(conn)?;
     if let Some(finding) = against {
         let rows = conn
             .query_row("SELECT count(*) FROM events", [], |row| {
@@ -61,7 +69,7 @@ pub(super) fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
 }
 
 fn session(conn: &Connection, id: String) -> Result<Checked> {
-    let text = text(conn, &id)?;
+    let text = store_text(conn, &id)?;
     let form = Form {
         packed: false,
         generation: None,
@@ -78,8 +86,11 @@ fn session(conn: &Connection, id: String) -> Result<Checked> {
     })
 }
 
-/// A session as the text of a log.
-fn text(conn: &Connection, id: &str) -> Result<Vec<u8>> {
+/// A session as the text of a raw log.
+///
+/// # Errors
+/// What SQLite says; a session that is not there is no rows.
+pub fn store_text(conn: &Connection, id: &str) -> Result<Vec<u8>> {
     let mut out = conn.query_row(
         "SELECT version, created_at, cwd, parent_session, seed_length, origin, delegation_depth, \
          agent_preset FROM sessions WHERE id = ?1",

@@ -20,6 +20,9 @@ struct Memory {
     sync_fails: u32,
     truncate_fails: bool,
     writes: u32,
+    /// What others write just before and just after.
+    before: Vec<u8>,
+    behind: Vec<u8>,
 }
 
 impl ReadAt for Memory {
@@ -29,11 +32,12 @@ impl ReadAt for Memory {
 }
 
 impl Medium for Memory {
-    fn write_at_end(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        assert_eq!(offset, self.bytes.len() as u64);
+    fn write_at_end(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.writes += 1;
+        self.bytes.extend_from_slice(&self.before);
         let n = self.room.unwrap_or(bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..n]);
+        self.bytes.extend_from_slice(&self.behind);
         if n < bytes.len() {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -235,4 +239,26 @@ fn a_write_that_fails_is_taken_back() {
         let found = session_log::revision(&log, form).expect("read");
         assert_eq!(found, Err(Verdict::TornTailRecoverable), "{name}");
     }
+}
+
+#[test]
+fn what_others_write_at_the_same_time_is_never_cut_off() {
+    let case = cases::named("append_next__raw");
+    let (whole, form) = log(&case);
+    let seen = end(&whole, form);
+    let batch = batch(&case);
+    let mut log = Memory {
+        before: b"theirs\n".to_vec(),
+        ..whole.clone()
+    };
+    let overtaken = session_log::append(&mut log, form, &seen, &batch);
+    assert!(matches!(overtaken, Err(AppendError::Overtaken)));
+    assert_eq!(log.bytes, [&whole.bytes[..], b"theirs\n"].concat());
+    let mut log = Memory {
+        behind: b"theirs\n".to_vec(),
+        ..whole.clone()
+    };
+    let torn = session_log::append(&mut log, form, &seen, &batch);
+    assert!(matches!(torn, Err(AppendError::Torn(_))));
+    assert_eq!(log.bytes, [&whole.bytes[..], &batch, b"theirs\n"].concat());
 }

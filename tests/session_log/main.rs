@@ -7,3 +7,6 @@ mod cases;
 mod command;
 mod edits;
 mod table;
+mod writing;
+mod writing_faults;
+mod writing_store;
