@@ -3,6 +3,7 @@
 
 use super::context::{ArchivePlace, Context};
 use super::findings::which;
+use crate::error::ErrorKind;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::{Next, REPAIR};
 use crate::model::verdict::{AuthorityLevel, CoverageRisk};
@@ -140,6 +141,8 @@ fn accepted(cx: &Context, found: &mut Vec<Finding>) {
     };
     let accepted = match Accepted::read(root) {
         Ok(accepted) => accepted,
+        // `layout.current` says so.
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return,
         Err(e) => {
             let (code, severity) = ("accepted-unreadable", Severity::Warn);
             found.push(Finding::new(

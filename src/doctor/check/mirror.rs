@@ -112,14 +112,22 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
         Ok(summary) => summary,
         Err(e) => {
             cx.facts.mirror.status = MirrorState::Unknown;
-            cx.mirror_damaged = true;
+            let is_newer = e.kind() == ErrorKind::MirrorTooNew;
+            cx.mirror_damaged = !is_newer;
             ledgers.push(Finding::new(
                 IDS[0],
-                "unreadable",
+                if is_newer {
+                    "mirror-too-new"
+                } else {
+                    "unreadable"
+                },
                 Severity::Error,
                 "raw-mirror",
                 e.message(),
             ));
+            if is_newer {
+                cx.refusal = Some(e);
+            }
             return vec![
                 CheckResult::unknown(IDS[0], UnknownReason::Unreadable, ledgers),
                 CheckResult::unknown(IDS[1], UnknownReason::Unreadable, objects),
