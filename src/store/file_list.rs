@@ -7,7 +7,6 @@ use std::io::Read;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::disk::{EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
@@ -136,7 +135,7 @@ where
         format.into(),
         ErrorKind::VerifyFailed,
     )?;
-    if let Some(schema @ Value::Number(_)) = &said.schema_version {
+    if let Some(schema) = said.schema_version.as_ref().filter(|v| !v.is_null()) {
         let known = SCHEMA_VERSION;
         version::require(
             root,

@@ -4,8 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use crate::sandbox::{Ran, Sandbox, files_below, ran, snapshot};
 
 const SESSION: &str = ".claude/projects/-src/aaaaaaaa-0000-4000-8000-000000000001.jsonl";
@@ -44,23 +42,77 @@ use Carrier::{
 const NEWER: &str = "3";
 const NONSENSE: [&str; 4] = ["0", "-1", "\"one\"", ""];
 
-const COMMANDS: [(&str, &[&str]); 11] = [
+/// The ones that read come first: they leave all of it as it is.
+const COMMANDS: [(&str, &[&str]); 10] = [
     ("check", &["doctor", "check", "--detail", "full"]),
-    ("deep", &["doctor", "check", "--deep", "--detail", "full"]),
-    ("index", &["index"]),
-    ("search", &["search", "harbour"]),
     ("repair", &["doctor", "repair"]),
+    ("search", &["search", "harbour"]),
     ("fix", &["doctor", "--fix"]),
     ("scan", &["doctor", "archive-scan"]),
-    ("verify", &["doctor", "backups", "verify", "b00000001", "--deep"]),
-    ("sealed", &["doctor", "backups", "verify", "g00000001", "--deep"]),
-    ("restore", &["doctor", "backups", "restore", "b00000001"]),
+    ("verify", VERIFY),
+    ("sealed", SEALED),
     ("undo", &["doctor", "runs", "undo", "latest"]),
+    ("restore", &["doctor", "backups", "restore", "b00000001"]),
+    ("index", &["index"]),
+];
+/// Of [`COMMANDS`], the ones that write: a rehearsal its receipt, an index what it captures.
+const WRITE: [&str; 2] = ["restore", "index"];
+const VERIFY: &[&str] = &["doctor", "backups", "verify", "b00000001", "--deep"];
+const SEALED: &[&str] = &["doctor", "backups", "verify", "g00000001", "--deep"];
+
+/// Which commands refuse a data directory in which one file is of a newer version; the others do
+/// not read it.
+const REFUSED: [(Carrier, &str); 18] = [
+    (
+        ManifestFormat,
+        "check repair search fix scan undo restore index",
+    ),
+    (
+        ManifestSchema,
+        "check repair search fix scan undo restore index",
+    ),
+    (Archive, "check repair search fix scan undo restore index"),
+    (SealedManifest, "check repair fix scan sealed undo restore"),
+    (Seal, "check repair fix scan sealed undo restore"),
+    (SealedArchive, "sealed undo"),
+    (BackupFormat, "check repair fix scan verify undo restore"),
+    (BackupSchema, "check repair fix scan verify undo restore"),
+    (
+        BackupGeneration,
+        "check repair fix scan verify undo restore",
+    ),
+    (BackupArchive, "verify restore"),
+    (Mirror, "check repair fix scan undo restore index"),
+    (Ledger, "check repair fix scan restore index"),
+    (Intent, "check repair fix scan undo restore index"),
+    (Receipt, "check repair fix scan undo restore"),
+    (Accepted, "check repair fix scan undo restore"),
+    (Marker, "check repair fix scan undo restore"),
+    // Derived: made anew by whoever needs it.
+    (MirrorIndex, ""),
+    (Lexical, ""),
 ];
 
-/// How each command ends where a file is of a newer version, in the order of [`COMMANDS`].
-const REFUSED: &[(Carrier, &str)] = &[
+/// What tells of a version that none writes, how it ends, and what its document says.
+const DAMAGE: [(Carrier, &[&str], i32, &str); 16] = [
+    (ManifestFormat, CHECK, 1, "current-unreadable"),
+    (ManifestSchema, CHECK, 1, "current-unreadable"),
+    (Archive, CHECK, 1, "archive-corrupt"),
+    (SealedManifest, SEALED, 23, "is damaged"),
+    (Seal, SEALED, 23, "is damaged"),
+    (SealedArchive, SEALED, 23, "user_version"),
+    (BackupFormat, VERIFY, 23, "is damaged"),
+    (BackupSchema, VERIFY, 23, "is damaged"),
+    (BackupGeneration, VERIFY, 23, "is damaged"),
+    (BackupArchive, VERIFY, 23, "user_version"),
+    (Mirror, CHECK, 1, "format-damaged"),
+    (Ledger, CHECK, 0, "ledger-damaged"),
+    (Intent, CHECK, 0, "its intent is damaged"),
+    (Receipt, &["doctor", "runs", "list"], 0, "damaged"),
+    (Accepted, CHECK, 0, "accepted-damaged"),
+    (Marker, CHECK, 0, "marker-corrupt"),
 ];
+const CHECK: &[&str] = &["doctor", "check", "--detail", "full"];
 
 fn session(turns: usize) -> Vec<u8> {
     let mut text = String::new();
@@ -117,6 +169,8 @@ fn one_of_everything() -> Sandbox {
     applied(&s, &["doctor", "repair"]);
     fs::rename(&kept, &pack).unwrap();
     fs::rename(&away, &home).unwrap();
+    // Without a log beside it, so that its seal lists one file.
+    header(&live(&s).join("agent_search.db"), 1);
     // A rehearsal, then the restore itself.
     applied(&s, &["doctor", "backups", "restore", "b00000001"]);
     s.run(&["index"]).expect(0);
@@ -131,7 +185,11 @@ fn say(path: &Path, key: &str, value: &str) {
     let from = at + key.len() + 3;
     let end = from + text[from..].find([',', '\n', '}']).unwrap();
     let new = match value {
-        "" => format!("{}{}", &text[..at], text[end..].trim_start_matches(',').trim_start()),
+        "" => format!(
+            "{}{}",
+            &text[..at],
+            text[end..].trim_start_matches(',').trim_start()
+        ),
         _ => format!("{}{value}{}", &text[..from], &text[end..]),
     };
     fs::write(path, new).unwrap();
@@ -174,21 +232,16 @@ fn header(path: &Path, version: i64) {
     conn.close().unwrap();
 }
 
-/// Says again how long the database beside a list of files is and what it holds.
-fn relist(list: &Path) {
-    let db = list.parent().unwrap().join("agent_search.db");
-    let bytes = fs::read(&db).unwrap();
-    let mut text: Value = serde_json::from_str(&fs::read_to_string(list).unwrap()).unwrap();
-    let old = text["files"]
-        .as_array_mut()
-        .unwrap()
-        .iter_mut()
-        .find(|f| f["name"] == "agent_search.db")
-        .unwrap()["blake3"]
-        .take();
-    let new = blake3::hash(&bytes).to_hex();
+/// Says again how long the file beside a list of files is and what it holds.
+fn relist(list: &Path, name: &str) {
+    let bytes = fs::read(list.parent().unwrap().join(name)).unwrap();
     let text = fs::read_to_string(list).unwrap();
-    fs::write(list, text.replace(old.as_str().unwrap(), &new)).unwrap();
+    let at = text.find(&format!("\"name\": \"{name}\"")).unwrap();
+    let (before, entry) = text.split_at(at);
+    let mut lines: Vec<String> = entry.lines().map(str::to_owned).collect();
+    lines[1] = format!("      \"len\": {},", bytes.len());
+    lines[2] = format!("      \"blake3\": \"{}\"", blake3::hash(&bytes).to_hex());
+    fs::write(list, format!("{before}{}", lines.join("\n"))).unwrap();
     reseal(list);
 }
 
@@ -211,7 +264,11 @@ impl Carrier {
                 header(&path, number?);
                 Some(path)
             }
-            SealedManifest => json(old.join("manifest.json"), "schema_version"),
+            SealedManifest => {
+                let path = json(old.join("manifest.json"), "schema_version");
+                relist(&old.join("seal.json"), "manifest.json");
+                path
+            }
             Seal => {
                 let path = json(old.join("seal.json"), "format");
                 reseal(&old.join("seal.json"));
@@ -219,7 +276,7 @@ impl Carrier {
             }
             SealedArchive => {
                 header(&old.join("agent_search.db"), number?);
-                relist(&old.join("seal.json"));
+                relist(&old.join("seal.json"), "agent_search.db");
                 Some(old.join("agent_search.db"))
             }
             BackupFormat | BackupSchema => {
@@ -231,10 +288,14 @@ impl Carrier {
                 reseal(&backup.join("manifest.json"));
                 path
             }
-            BackupGeneration => json(backup.join("generation.json"), "schema_version"),
+            BackupGeneration => {
+                let path = json(backup.join("generation.json"), "schema_version");
+                relist(&backup.join("manifest.json"), "generation.json");
+                path
+            }
             BackupArchive => {
                 header(&backup.join("agent_search.db"), number?);
-                relist(&backup.join("manifest.json"));
+                relist(&backup.join("manifest.json"), "agent_search.db");
                 Some(backup.join("agent_search.db"))
             }
             Mirror => {
@@ -291,7 +352,8 @@ impl Carrier {
                 let id = fs::read_to_string(folder.join("CURRENT")).unwrap();
                 let path = folder.join(id.trim_end()).join("index.db");
                 let conn = rusqlite::Connection::open(&path).unwrap();
-                conn.execute("UPDATE meta SET format=?1", [number?]).unwrap();
+                conn.execute("UPDATE meta SET format=?1", [number?])
+                    .unwrap();
                 conn.close().unwrap();
                 Some(path)
             }
@@ -329,41 +391,106 @@ impl Kept {
 }
 
 #[test]
-fn observed() {
+fn what_is_newer_is_refused_with_its_path_and_left_as_it_is() {
     let kept = Kept::new();
-    kept.s.put(SESSION, &session(6));
     for (name, args) in COMMANDS {
-        let ran = kept.back().run(args);
-        println!("base {name} {} {}", ran.code, ran.json["status"]);
+        let ran = kept.s.run(args);
+        assert_eq!(ran.code, 0, "{name}: {}", ran.stdout);
     }
-    for carrier in [
-        ManifestFormat, ManifestSchema, Archive, SealedManifest, Seal, SealedArchive, BackupFormat,
-        BackupSchema, BackupGeneration, BackupArchive, Mirror, Ledger, Intent, Receipt, Accepted,
-        Marker, MirrorIndex, Lexical,
-    ] {
-        for value in [NEWER].iter().chain(&NONSENSE) {
-            let s = kept.back();
-            let Some(path) = carrier.say(s, value) else {
-                continue;
-            };
-            let mut line = format!("{carrier:?} {value:>6}:");
-            for (name, args) in COMMANDS {
-                kept.back();
-                carrier.say(s, value);
-                let before = snapshot(&s.data());
-                let ran = s.run(args);
-                let same = before == snapshot(&s.data());
-                let err = ran.json.pointer("/err/kind").and_then(Value::as_str).unwrap_or("");
-                let named = ran.stdout.contains(path.to_str().unwrap());
-                line += &format!(" {name}={}{}{}{}", ran.code, err, if same {""} else {"*"}, if named {""} else {"-"});
+    // Something to capture, so that an index has work to do.
+    kept.s.put(SESSION, &session(6));
+    for (carrier, refused) in REFUSED {
+        let s = kept.back();
+        let path = carrier.say(s, NEWER).unwrap();
+        for (name, args) in COMMANDS {
+            let what = format!("{carrier:?}, {name}");
+            let before = snapshot(&s.data());
+            let bytes = fs::read(&path).ok();
+            let ran = s.run(args);
+            let told = ran.stdout.contains(path.to_str().unwrap());
+            if refused.split(' ').any(|r| r == name) {
+                assert_eq!(ran.code, 6, "{what}: {}", ran.stdout);
+                let kind = ran.text("/err/kind");
+                let kinds = ["schema-too-new", "mirror-too-new"];
+                assert!(kinds.contains(&kind) && told, "{what}: {}", ran.stdout);
+                assert!(ran.stdout.contains(&format!(" {NEWER}; this one knows ")));
+                let hint = ran.text("/err/hint");
+                assert!(hint.contains("Run a newer cass"), "{what}: {hint}");
+            } else {
+                assert_ne!(ran.code, 6, "{what}: {}", ran.stdout);
+                assert!(!told, "{what}: {}", ran.stdout);
             }
-            println!("{line}");
-            kept.back();
-            carrier.say(s, value);
-            let ran = s.run(&["doctor","check","--detail","full"]);
-            for f in ran.at("/findings").as_array().unwrap() { if !["sources.retention"].contains(&f["id"].as_str().unwrap_or("")) {
-              println!("       {} {} {} {}", f["severity"], f["code"], f["subject"], f["message"]); } }
+            let is_derived = matches!(carrier, MirrorIndex | Lexical);
+            if !WRITE.contains(&name) && !is_derived {
+                assert!(before == snapshot(&s.data()), "{what} changed something");
+            }
+            if !is_derived {
+                assert!(bytes == fs::read(&path).ok(), "{what} changed it");
+            }
         }
     }
-    let _ = REFUSED;
+}
+
+#[test]
+fn what_no_version_writes_is_damage_and_never_newer() {
+    let kept = Kept::new();
+    for (carrier, args, code, word) in DAMAGE {
+        for value in NONSENSE {
+            let s = kept.back();
+            if carrier.say(s, value).is_none() {
+                continue;
+            }
+            let what = format!("{carrier:?} {value:?}");
+            let before = snapshot(&s.data());
+            let ran = s.run(args);
+            assert_eq!(ran.code, code, "{what}: {}", ran.stdout);
+            assert!(ran.stdout.contains(word), "{what}: {}", ran.stdout);
+            // Whatever it is, a repair has an answer.
+            let repair = s.run(&["doctor", "repair"]);
+            let codes = if carrier == Marker { [21; 2] } else { [0; 2] };
+            assert!(codes.contains(&repair.code), "{what}: {}", repair.stdout);
+            for said in [ran.stdout, repair.stdout] {
+                assert!(!said.contains("newer cass"), "{what}: {said}");
+            }
+            assert!(before == snapshot(&s.data()), "{what} changed something");
+        }
+    }
+}
+
+/// A repair that needs rows reads none that a newer program may have written otherwise.
+#[test]
+fn rows_of_a_newer_archive_are_not_taken_by_a_repair() {
+    let kept = Kept::new();
+    let s = &kept.s;
+    let named = s.path().join("recovered.db");
+    fs::copy(live(s).join("agent_search.db"), &named).unwrap();
+    header(&named, 2);
+    let from = ["doctor", "repair", "--from", named.to_str().unwrap()];
+    let refuses = |args: &[&str], path: &Path| {
+        let before = snapshot(&s.data());
+        let ran = s.run(args).expect(6);
+        assert_eq!(ran.text("/err/kind"), "schema-too-new");
+        assert!(
+            ran.stdout.contains(path.to_str().unwrap()),
+            "{}",
+            ran.stdout
+        );
+        assert!(before == snapshot(&s.data()));
+    };
+    refuses(&from, &named);
+    header(&named, 1);
+    s.run(&from).expect(0);
+    // A folder.
+    let other = s.path().join("other");
+    Kept::copy(&s.data(), &other);
+    let manifest = other.join("generations").join(live(s).file_name().unwrap());
+    say(&manifest.join("manifest.json"), "schema_version", "2");
+    let from = ["doctor", "repair", "--from", other.to_str().unwrap()];
+    refuses(&from, &manifest.join("manifest.json"));
+    // A backup whose rows would be needed.
+    fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
+    fs::remove_dir_all(s.data().join("generations")).unwrap();
+    s.run(&["doctor", "repair"]).expect(0);
+    let backup = BackupArchive.say(s, "2").unwrap();
+    refuses(&["doctor", "repair"], &backup);
 }

@@ -295,7 +295,7 @@ fn finding(p: &MirrorProblem, lost: &Lost) -> Finding {
             f.with_next(REPAIR)
         }
         (ProblemKind::Index, _) => f.with_next(REPAIR),
-        (ProblemKind::IndexStale, _) => f.with_next(Next::Index),
+        (ProblemKind::IndexStale | ProblemKind::Format, _) => f.with_next(Next::Index),
         _ => f,
     }
 }

@@ -74,6 +74,7 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
         }
     };
     let count = open.len() as u64;
+    let is_damaged = open.iter().any(|(_, intent)| intent.is_none());
     cx.facts.operation.interrupted = count;
     let mut findings = Vec::new();
     if count > 0 {
@@ -81,6 +82,11 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
         let running = writer_owner(root).is_ok_and(|owner| owner.is_some());
         let (severity, message) = if running {
             (Severity::Info, "a run is under way; it has no receipt yet")
+        } else if is_damaged {
+            (
+                Severity::Warn,
+                "a run was killed and its intent is damaged; a repair puts it aside",
+            )
         } else {
             (
                 Severity::Warn,
