@@ -266,7 +266,12 @@ pub fn finish_interrupted(
 /// Records that a killed writer had not given their names yet. Those of other files have one name
 /// each and are written over; these would add up.
 fn remove_half_written(cap: Capture<'_>) -> Result<()> {
-    for folder in [layout::INTENTS, layout::RECEIPTS, layout::FAILURES] {
+    for folder in [
+        layout::INTENTS,
+        layout::RECEIPTS,
+        layout::FAILURES,
+        layout::ACCEPTED,
+    ] {
         for entry in cap.root().list(folder)?.unwrap_or_default() {
             let run = entry
                 .name
