@@ -15,7 +15,7 @@ use crate::store::archive::{Agreement, ArchiveReader};
 use crate::store::coverage;
 use crate::store::file_state::manifest_digest;
 use crate::store::generation::GenerationId;
-use crate::store::mirror::refuse_newer;
+use crate::store::version::refuse_newer;
 use crate::store::{backup, layout, seal};
 
 /// Bytes that are kept free beside what is copied.

@@ -22,6 +22,8 @@ pub struct Entry {
     pub state: BackupState,
     /// Why it can't be believed, or what is missing.
     pub problem: Option<String>,
+    /// Whether a newer program made it, so that nothing is known of it.
+    pub is_newer: bool,
     /// Where its manifest or seal is, relative to the data directory.
     pub manifest: String,
     /// When it was made or sealed, milliseconds since the Unix epoch.
@@ -193,6 +195,7 @@ fn of_backup(b: &Backup) -> Entry {
         kind: BackupKind::Operator,
         state: BackupState::Unverified,
         problem: None,
+        is_newer: false,
         manifest: manifest_of(&b.backup_id),
         created_ms: Some(b.created_ms),
         bytes: Some(b.bytes()),
@@ -216,6 +219,7 @@ fn of_seal(s: &Seal) -> Entry {
         kind: BackupKind::SealedGeneration,
         state: BackupState::Unverified,
         problem: None,
+        is_newer: false,
         manifest: layout::seal(s.generation.as_str()),
         created_ms: Some(s.sealed_ms),
         bytes: Some(s.bytes()),
@@ -239,6 +243,7 @@ fn unreadable(id: String, kind: BackupKind, manifest: String, e: &Error) -> Entr
         kind,
         state: BackupState::Unreadable,
         problem: Some(e.message().to_owned()),
+        is_newer: e.kind() == ErrorKind::SchemaTooNew,
         manifest,
         created_ms: None,
         bytes: None,

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::disk::Root;
 use crate::error::Result;
 use crate::model::digest::Digest;
+use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
+use crate::sources::reach::{Obstacle, Reach};
 use crate::store::accepted::Accepted;
 use crate::store::archive::ArchiveReader;
 use crate::store::coverage::{self, Line};
@@ -67,7 +69,7 @@ impl Seen {
 /// Who else holds what a lost capture held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Holding {
-    /// Its source is still there, and a full index reads it again.
+    /// Its source is still there, and a full index reads it.
     Source,
     /// Verified rows of the live archive, every record of it.
     Archive,
@@ -88,6 +90,8 @@ pub(super) struct Loss {
     pub(super) holding: Holding,
     /// Conversations that it was part of and of which the live archive lacks records: how many.
     pub(super) lacking: Vec<(String, u64)>,
+    /// Why an index does not read its source, where that is still there.
+    pub(super) obstacle: Option<Obstacle>,
 }
 
 /// Where to look.
@@ -96,6 +100,7 @@ pub(super) struct Ground<'a> {
     pub(super) mirror: Option<&'a MirrorReader<'a>>,
     /// The live archive, where it may be believed.
     pub(super) archive: Option<&'a ArchiveReader>,
+    pub(super) reach: &'a Reach,
     /// Whether every promised capture is looked for, not only those of ledgers that lost lines.
     pub(super) all_promised: bool,
 }
@@ -129,6 +134,7 @@ pub(super) fn losses(ground: &Ground<'_>, seen: &Seen) -> Result<BTreeMap<Captur
                 len: at.map(|k| k.1),
                 holding: Holding::Nothing,
                 lacking: Vec::new(),
+                obstacle: source.obstacle.clone(),
             };
             lost.insert((key, *seq), loss);
         }
@@ -176,6 +182,7 @@ struct Source {
     /// The newest one that the archive read.
     parsed: Option<u64>,
     is_there: bool,
+    obstacle: Option<Obstacle>,
 }
 
 impl Source {
@@ -208,18 +215,22 @@ impl Source {
             lost.extend(1..newest.filter(|n| *n < GAPS).unwrap_or(0));
         }
         lost.retain(|seq| seen.unreadable.contains(&(key, *seq)) || !known.contains_key(seq));
-        let named: Option<(String, PathBuf)> = match &row {
-            Some(row) => Some((row.source_id.clone(), row.path.clone())),
+        let named: Option<(String, Provider, PathBuf)> = match &row {
+            Some(row) => Some((row.source_id.clone(), row.provider, row.path.clone())),
             None => match ground.mirror {
-                Some(mirror) => mirror.head(key)?.map(|h| (h.ident.source_id, h.ident.path)),
+                Some(mirror) => mirror
+                    .head(key)?
+                    .map(|h| (h.ident.source_id, h.ident.provider, h.ident.path)),
                 None => None,
             },
         };
+        let there = named.filter(|(id, _, path)| is_there(id, path));
         Ok(Source {
             lost,
             newest,
             parsed,
-            is_there: named.is_some_and(|(id, path)| is_there(&id, &path)),
+            is_there: there.is_some(),
+            obstacle: there.and_then(|(_, provider, path)| ground.reach.obstacle(provider, &path)),
         })
     }
 
@@ -229,7 +240,7 @@ impl Source {
         let behind = self
             .newest
             .is_none_or(|newest| seq > newest || self.lost.contains(&newest));
-        self.is_there && behind
+        self.is_there && self.obstacle.is_none() && behind
     }
 }
 

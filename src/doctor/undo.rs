@@ -14,6 +14,7 @@ use crate::store::coverage::{self, Line};
 use crate::store::file_state::archive_files;
 use crate::store::generation::GenerationId;
 use crate::store::run::{self, Receipt, RunId, RunStatus};
+use crate::store::version::refuse_newer;
 use crate::store::{accepted, backup, layout, seal};
 
 use super::repair::{Holder, open_state};
@@ -43,6 +44,7 @@ impl Planner for UndoPlanner {
         let root = ground
             .root()
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "nothing was ever run here"))?;
+        refuse_newer(root)?;
         let (receipt, holds) = self.receipt(root)?;
         if !holds {
             return past(root, &receipt, ground);

@@ -19,6 +19,7 @@ use crate::model::record::{Piece, SkipReason, Span};
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
 use crate::sources::usage::{FileUse, Usages};
+use crate::store::accepted::Accepted;
 use crate::store::archive::{ArchiveWriter, CaptureRef};
 use crate::store::coverage::CommitLine;
 use crate::store::mirror::{CaptureLine, MirrorWriter, SourceIdent};
@@ -135,6 +136,16 @@ pub fn feed(
     }
     if !feeder.is_to_stop() {
         feeder.out.commits += beside::retitle(env, cap, capture, mirror, archive)?;
+    }
+    // What was put on record as lost is tried each time, since it may come back, and is no news.
+    if failed.values().any(|all| !all.is_empty()) {
+        let accepted = Accepted::read(cap.root())?;
+        for (n, all) in &mut failed {
+            if let Some(source) = pending.get(*n) {
+                let key = source.ident.key;
+                all.retain(|(l, _)| accepted.covers(key, l.seq, Some(l.hash)).is_none());
+            }
+        }
     }
     // One for each source: what a damaged object takes, it may take from all of its captures.
     feeder.out.problems.extend(

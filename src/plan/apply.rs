@@ -14,8 +14,8 @@ use crate::model::plan::{Action, DerivedAsset, PlanKind};
 use crate::model::watch::Watch;
 use crate::store::archive::verify_generation;
 use crate::store::generation::{self, Live};
-use crate::store::mirror::refuse_newer;
 use crate::store::run::{self, Finished, Receipt};
+use crate::store::version::refuse_newer;
 
 /// Inputs that moved and are named in a refusal.
 const MOVED_SHOWN: usize = 20;

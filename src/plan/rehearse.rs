@@ -43,7 +43,7 @@ pub fn rehearse(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Re
         )
     })?;
     refuse_unsafe(&root)?;
-    crate::store::mirror::refuse_newer(&root)?;
+    crate::store::version::refuse_newer(&root)?;
     // Nothing of another program's, and nothing for a plan that can't be made, is ever written.
     Plan::seal(planner.plan(&Ground::under(env, &root, watch))?)?;
     let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;

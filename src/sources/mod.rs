@@ -5,6 +5,7 @@ pub mod config;
 pub mod database;
 pub mod file;
 pub mod harness;
+pub mod reach;
 pub mod retention;
 pub mod roots;
 pub mod sight;

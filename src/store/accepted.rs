@@ -1,8 +1,8 @@
 //! Losses that an operator accepted: one file for each run that put some on record.
 //!
 //! A record is in force when the receipt of its run says that the run was applied and no later run
-//! undid it. One that is damaged, or of a newer format, is in force of nothing: what it spoke of is an
-//! error again, never the other way round.
+//! undid it. One that is damaged is in force of nothing: what it spoke of is an error again, never the
+//! other way round. One of a newer format is refused: what it speaks of is not known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,7 @@ use crate::model::plan::Lost;
 use crate::model::source::SourceKey;
 use crate::store::layout;
 use crate::store::run::{self, RunId, RunStatus};
+use crate::store::version::{self, Said};
 
 /// Layout version of a record.
 pub const FORMAT: u32 = 1;
@@ -127,7 +128,7 @@ impl Accepted {
     /// Reads what is in force.
     ///
     /// # Errors
-    /// `io` or `permission-denied`.
+    /// `schema-too-new`; `io` or `permission-denied`.
     pub fn read(root: &Root) -> Result<Accepted> {
         let mut out = Accepted::default();
         let mut runs: Vec<RunId> = root
@@ -205,11 +206,30 @@ fn read_one(root: &Root, run: &RunId) -> Result<Option<Acceptance>> {
     let Some(bytes) = root.read(&path_of(run), LIMIT)? else {
         return Ok(None);
     };
+    #[derive(Deserialize)]
+    struct Outer {
+        accepted: Said,
+    }
+    let Ok(outer) = serde_json::from_slice::<Outer>(&bytes) else {
+        return Ok(None);
+    };
+    let (rel, found) = (path_of(run), outer.accepted.format.as_ref());
+    match version::require(
+        root,
+        &rel,
+        "format",
+        found,
+        FORMAT.into(),
+        ErrorKind::ArchiveCorrupt,
+    ) {
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return Err(e),
+        Err(_) => return Ok(None),
+        Ok(()) => {}
+    }
     let Ok(signed) = serde_json::from_slice::<Signed>(&bytes) else {
         return Ok(None);
     };
-    let whole = signed.accepted.format <= FORMAT
-        && &signed.accepted.run_id == run
-        && Digest::of(&bytes_of(&signed.accepted)?) == signed.digest;
+    let whole =
+        &signed.accepted.run_id == run && Digest::of(&bytes_of(&signed.accepted)?) == signed.digest;
     Ok(whole.then_some(signed.accepted))
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
 use crate::store::archive::{ArchiveReader, Head, verify_at};
-use crate::store::generation::{Generation, GenerationId, Manifest};
+use crate::store::generation::{self, Generation, GenerationId, Manifest};
 use crate::store::layout;
 
 /// Layout version of a backup.
@@ -528,13 +528,18 @@ pub fn verify(
         &|name| name == MANIFEST,
         interrupt,
     )?;
+    let manifest = generation_manifest(root, &backup);
+    if let Err(e) = &manifest
+        && e.kind() == ErrorKind::SchemaTooNew
+    {
+        return manifest.map(|_| None);
+    }
     // An unlisted sidecar would be read as a part of the database.
     let deep = match deep && may_restore(&files) {
         false => None,
         true => {
             let told = Some((backup.commit, backup.head));
             let counts = Some(backup.counts);
-            let manifest = generation_manifest(root, &backup);
             Some(read_archive(
                 root, &folder, manifest, told, counts, interrupt,
             )?)
@@ -551,10 +556,18 @@ pub fn verify(
 /// The manifest of the generation that was copied, if it is of the archive that the backup names.
 ///
 /// # Errors
-/// `verify-failed` when it is damaged or of another archive; `permission-denied`, `io`.
+/// `verify-failed` when it is damaged or of another archive; `schema-too-new`; `permission-denied`,
+/// `io`.
 pub fn generation_manifest(root: &Root, backup: &Backup) -> Result<Manifest> {
     let rel = format!("{}/{GENERATION_MANIFEST}", backup.backup_id.folder());
-    root.read(&rel, 1 << 20)?
+    let bytes = root.read(&rel, 1 << 20)?;
+    if let Some(said) = bytes
+        .as_ref()
+        .and_then(|bytes| serde_json::from_slice(bytes).ok())
+    {
+        generation::require_versions(root, &rel, &said, ErrorKind::VerifyFailed)?;
+    }
+    bytes
         .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok())
         .filter(|m| {
             m.archive_id == backup.archive_id

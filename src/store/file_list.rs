@@ -12,6 +12,8 @@ use crate::disk::{EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
+use crate::store::archive::SCHEMA_VERSION;
+use crate::store::version::{self, Said};
 
 /// A longer document is none of ours.
 const LIMIT: u64 = 1 << 20;
@@ -118,27 +120,31 @@ where
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LIMIT {
         return Err(bad(root, rel, "is too long"));
     }
-    // The version comes first: the rest of a newer document may be anything.
-    #[derive(Deserialize)]
-    struct Version {
-        format: u32,
-    }
     #[derive(Deserialize)]
     struct Signed {
         digest: Digest,
     }
     let damaged = |e: serde_json::Error| bad(root, rel, "is damaged").with_source(e);
-    let version: Version = serde_json::from_slice(&bytes).map_err(damaged)?;
-    if version.format > format {
-        return Err(Error::new(
-            ErrorKind::SchemaTooNew,
-            format!(
-                "{} was made by a newer cass: format {}; this one knows {format}",
-                root.full(rel).display(),
-                version.format
-            ),
-        )
-        .with_hint("Run a newer cass."));
+    let said: Said = serde_json::from_slice(&bytes).map_err(damaged)?;
+    let found = said.format.as_ref();
+    version::require(
+        root,
+        rel,
+        "format",
+        found,
+        format.into(),
+        ErrorKind::VerifyFailed,
+    )?;
+    if let Some(schema) = said.schema_version.as_ref().filter(|v| !v.is_null()) {
+        let known = SCHEMA_VERSION;
+        version::require(
+            root,
+            rel,
+            "schema",
+            Some(schema),
+            known,
+            ErrorKind::VerifyFailed,
+        )?;
     }
     let body: T = serde_json::from_slice(&bytes).map_err(damaged)?;
     let signed: Signed = serde_json::from_slice(&bytes).map_err(damaged)?;

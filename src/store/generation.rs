@@ -8,6 +8,7 @@ use crate::disk::{Capture, EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::archive::SCHEMA_VERSION;
 use crate::store::layout;
+use crate::store::version::{self, Said};
 
 /// Layout version of the manifest of a generation whose database was made in it.
 pub const FORMAT: u32 = 1;
@@ -266,32 +267,28 @@ pub fn manifest(root: &Root, id: &GenerationId) -> Result<Option<Manifest>> {
     let Some(bytes) = root.read(&rel, 1 << 20)? else {
         return Ok(None);
     };
-    // The version comes first: the rest of a newer manifest may be anything.
-    #[derive(Deserialize)]
-    struct Versions {
-        format: u32,
-        schema_version: i64,
-    }
-    let versions: Versions = serde_json::from_slice(&bytes)
+    let said: Said = serde_json::from_slice(&bytes)
         .map_err(|e| unreadable(root, &rel, "is damaged").with_source(e))?;
-    if versions.format > FORMAT_COPIED || versions.schema_version > SCHEMA_VERSION {
-        return Err(Error::new(
-            ErrorKind::SchemaTooNew,
-            format!(
-                "{} was made by a newer cass: format {}, schema {}; this one knows {FORMAT_COPIED} and {SCHEMA_VERSION}",
-                root.full(&rel).display(),
-                versions.format,
-                versions.schema_version,
-            ),
-        )
-        .with_hint("Run a newer cass."));
-    }
+    require_versions(root, &rel, &said, ErrorKind::ArchiveUnreadable)?;
     let manifest: Manifest = serde_json::from_slice(&bytes)
         .map_err(|e| unreadable(root, &rel, "is damaged").with_source(e))?;
     if &manifest.generation != id {
         return Err(unreadable(root, &rel, "names another generation"));
     }
     Ok(Some(manifest))
+}
+
+/// Compares both versions that a manifest tells with those that are known.
+pub(super) fn require_versions(
+    root: &Root,
+    rel: &str,
+    said: &Said,
+    damage: ErrorKind,
+) -> Result<()> {
+    let format = said.format.as_ref();
+    version::require(root, rel, "format", format, FORMAT_COPIED.into(), damage)?;
+    let schema = said.schema_version.as_ref();
+    version::require(root, rel, "schema", schema, SCHEMA_VERSION, damage)
 }
 
 /// Every generation folder, oldest first.

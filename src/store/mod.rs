@@ -20,4 +20,5 @@ pub mod salvage;
 pub mod seal;
 pub mod session_files;
 pub mod sqlite;
+pub mod version;
 pub mod wal;

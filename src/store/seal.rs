@@ -230,6 +230,10 @@ pub fn verify(
     let Some(seal) = read(root, id)? else {
         return Ok(None);
     };
+    match generation::manifest(root, id) {
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return Err(e),
+        _ => {}
+    }
     let temp = format!(".{}.tmp", layout::SEAL);
     let ours = [layout::SEAL, "agent_search.db-shm", temp.as_str()];
     let checks = file_list::compare(

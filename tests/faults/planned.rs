@@ -173,6 +173,8 @@ fn a_second_fault_where_the_first_is_finished() {
             Plan::Restore,
             Plan::Undo,
             Plan::RePoint,
+            Plan::Accept,
+            Plan::Begin,
         ]
     } else {
         &[Plan::Rebuild, Plan::Undo]
@@ -427,6 +429,7 @@ fn in_order(plan: Plan, log: &str, data: &str) {
         Plan::FromBackup,
         Plan::Restore,
         Plan::Undo,
+        Plan::Begin,
     ];
     assert_eq!(
         renamed_current,

@@ -45,9 +45,15 @@ pub enum Plan {
     Undo,
     /// `doctor --fix`: the lexical index is damaged.
     Fix,
+    /// `repair`: what nothing holds is put on record as lost.
+    Accept,
+    /// `runs undo` of that: it is promised again.
+    Withdraw,
+    /// `repair`: nothing can be read anywhere, and a new archive is begun.
+    Begin,
 }
 
-pub const PLANS: [Plan; 11] = [
+pub const PLANS: [Plan; 14] = [
     Plan::RePoint,
     Plan::Recover,
     Plan::Rebuild,
@@ -59,7 +65,16 @@ pub const PLANS: [Plan; 11] = [
     Plan::Restore,
     Plan::Undo,
     Plan::Fix,
+    Plan::Accept,
+    Plan::Withdraw,
+    Plan::Begin,
 ];
+
+impl Plan {
+    fn is_undo(self) -> bool {
+        matches!(self, Plan::Undo | Plan::Withdraw)
+    }
+}
 
 fn session(number: usize, turns: usize) -> Vec<u8> {
     let mut text = String::new();
@@ -240,6 +255,27 @@ impl Bench {
                 assert_eq!(ran.code, 0, "{}", ran.text);
                 self.back = Some((live, damaged));
                 self.words = words(&["doctor", "runs", "undo", "latest"]);
+            }
+            Plan::Accept | Plan::Withdraw => {
+                // Evidence, of which no row was made.
+                let line = b"{\"display\":\"a\",\"timestamp\":1780000000000,\"project\":\"/\"}\n";
+                self.put(".claude/history.jsonl", line);
+                self.good(INDEX);
+                fs::remove_dir_all(self.dir.path().join(".claude")).expect("the sources");
+                let pack = self.data().join("raw-mirror/packs/00000001.pack");
+                fs::remove_file(pack).expect("a pack");
+                if self.plan == Plan::Withdraw {
+                    let planned = self.plan(false);
+                    let ran = self.argv(&applies(&planned.json).expect("a plan"));
+                    assert_eq!(ran.code, 0, "{}", ran.text);
+                    self.words = words(&["doctor", "runs", "undo", "latest"]);
+                }
+            }
+            Plan::Begin => {
+                fs::remove_dir_all(self.dir.path().join(".claude")).expect("the sources");
+                fs::remove_dir_all(self.data().join("raw-mirror")).expect("the mirror");
+                fs::write(self.db(&live), [9u8; 50_000]).expect("the database");
+                self.truth = BTreeMap::new();
             }
             Plan::Fix => {
                 self.words = words(&["doctor", "--fix"]);
@@ -597,7 +633,7 @@ impl Bench {
                 again.code == 20
                     || again.code == 3
                     // An undo that took effect has nothing left to take back.
-                    || (again.code == 21 && self.plan == Plan::Undo)
+                    || (again.code == 21 && self.plan.is_undo())
                     || ["already-applied", "no-op", "verified", "applied"]
                         .contains(&state.as_str()),
                 "{when}: {}",
@@ -630,6 +666,9 @@ impl Bench {
             refused.text
         );
         if self.plan == Plan::Undo && self.current() == self.back.as_ref().map(|b| b.0.clone()) {
+            return;
+        }
+        if self.plan == Plan::Withdraw && self.accepted() == 0 {
             return;
         }
         let mut planned = self.plan(false);
@@ -665,6 +704,15 @@ impl Bench {
                 assert_eq!(verified.code, 0, "{when}: {}", verified.text);
                 assert!(self.listed("backups").len() <= 2, "{when}");
             }
+            Plan::Withdraw => {
+                assert_eq!(self.accepted(), 0, "{when}");
+                let check = self.cass(&["doctor", "check", "--json"]);
+                assert_eq!(check.code, 1, "{when}: {}", check.text);
+                assert!(check.text.contains("promise-not-kept"), "{when}");
+                assert_eq!(self.exported(when), self.truth, "{when}");
+                return;
+            }
+            Plan::Accept | Plan::Begin => assert_eq!(self.accepted(), 1, "{when}"),
             _ => {}
         }
         assert_eq!(
@@ -685,6 +733,28 @@ impl Bench {
             check = self.cass(&["doctor", "check", "--deep", "--json"]);
         }
         assert_eq!(check.code, 0, "{when}: {}", check.text);
+    }
+
+    /// Accepted losses in force, by their own files and by the receipts.
+    fn accepted(&self) -> usize {
+        let receipts: Vec<Value> = self
+            .listed("doctor/receipts")
+            .iter()
+            .map(|name| fs::read(self.data().join("doctor/receipts").join(name)))
+            .map(|bytes| serde_json::from_slice(&bytes.expect("a receipt")).expect("JSON"))
+            .collect();
+        let applied = |r: &&Value| r["receipt"]["status"] == "applied";
+        let of = |run: &str, key: &str| {
+            receipts
+                .iter()
+                .filter(applied)
+                .any(|r| r["receipt"][key] == run)
+        };
+        self.listed("doctor/accepted")
+            .iter()
+            .filter_map(|name| name.strip_suffix(".json"))
+            .filter(|run| of(run, "run_id") && !of(run, "undoes"))
+            .count()
     }
 
     /// Nothing half made is left, and no generation but those that something names.

@@ -13,6 +13,7 @@ mod big;
 mod damage;
 mod damaged_mirror;
 mod first_run;
+mod formats;
 mod full_disk;
 mod gates;
 mod growth;

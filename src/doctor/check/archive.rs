@@ -95,11 +95,11 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
                 commits,
             ]
         }
-        Err(e) => refused(cx, &e, &subject),
+        Err(e) => refused(cx, e, &subject),
     }
 }
 
-fn refused(cx: &mut Context, e: &Error, subject: &str) -> Vec<CheckResult> {
+fn refused(cx: &mut Context, e: Error, subject: &str) -> Vec<CheckResult> {
     let (code, judged) = match e.kind() {
         ErrorKind::LockBusy => return busy(&OPEN),
         ErrorKind::SchemaTooNew => ("schema-too-new", false),
@@ -124,6 +124,9 @@ fn refused(cx: &mut Context, e: &Error, subject: &str) -> Vec<CheckResult> {
         _ => Finding::new(OPEN[0], code, Severity::Error, subject, e.message()),
     };
     let f = vec![f];
+    if e.kind() == ErrorKind::SchemaTooNew {
+        cx.late_refusal.get_or_insert(e);
+    }
     vec![
         if judged {
             CheckResult::ran(OPEN[0], f)

@@ -38,7 +38,7 @@ pub(super) fn freshness(cx: &mut Context) -> Vec<CheckResult> {
     let unusable = |code, kind: BackupKind, what: &str| {
         let bad: Vec<&Entry> = all
             .iter()
-            .filter(|e| e.kind == kind && e.state != BackupState::Unverified)
+            .filter(|e| e.kind == kind && e.state != BackupState::Unverified && !e.is_newer)
             .collect();
         bad.first().map(|first| {
             let message = format!("{what} {} can't be used as it is; verify it", first.id);

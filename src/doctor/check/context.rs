@@ -29,12 +29,26 @@ pub(super) enum ArchivePlace {
 /// Sources whose newest archived capture is not in the mirror.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CapturesMissing {
-    /// How many.
+    /// It was promised, and an index reads the source again.
+    pub(super) there: Few,
+    /// It was promised, and no index reads the source.
+    pub(super) gone: Few,
+    /// No commit here read it: a repair took its rows over from another data directory.
+    pub(super) elsewhere: Few,
+}
+
+/// How many sources, and the first of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Few {
     pub(super) count: u64,
-    /// How many of them are still where they were captured.
-    pub(super) there: u64,
-    /// The first of them.
     pub(super) first: Option<SourceKey>,
+}
+
+impl Few {
+    pub(super) fn add(&mut self, key: SourceKey) {
+        self.count += 1;
+        self.first.get_or_insert(key);
+    }
 }
 
 /// The state of one check run.

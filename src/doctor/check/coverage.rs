@@ -1,8 +1,9 @@
 //! `coverage.*`: whether everything that was promised has a readable holder, and what would be
 //! believed if a repair were planned now.
 
-use super::context::{ArchivePlace, Context};
+use super::context::{ArchivePlace, Context, Few};
 use super::findings::which;
+use crate::error::ErrorKind;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::{Next, REPAIR};
 use crate::model::verdict::{AuthorityLevel, CoverageRisk};
@@ -38,29 +39,45 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
     };
     accepted(cx, &mut promises);
     let missing = &cx.captures_missing;
-    if let (count @ 1.., Some(key)) = (missing.count, missing.first) {
-        // Rows hold what was read of them; nothing but their sources can bring their bytes back.
-        let rows_only = archive && missing.there == 0;
-        let (severity, message) = if rows_only {
-            (
-                Severity::Warn,
-                "the archive read captures that the mirror's ledgers no longer have, and their sources \
-                 are gone: its rows hold what was read of them",
-            )
+    let mut lost = |few: &Few, severity, message: String, next: Option<Next>| {
+        if let Some(key) = few.first {
+            let key = key.to_string();
+            let f = Finding::new(IDS[0], "capture-missing", severity, key, message);
+            let f = f.with_count(few.count);
+            promises.push(next.into_iter().fold(f, Finding::with_next));
+        }
+    };
+    const LOST: &str = "the archive read captures that the mirror's ledgers no longer have";
+    lost(
+        &missing.there,
+        Severity::Error,
+        format!("{LOST}; their sources are still there"),
+        Some(Next::IndexFull),
+    );
+    // Rows hold what was read of them; nothing but their sources can bring their bytes back.
+    lost(
+        &missing.gone,
+        if archive {
+            Severity::Warn
         } else {
-            (
-                Severity::Error,
-                "the archive read captures that the mirror's ledgers no longer have",
-            )
-        };
-        let key = key.to_string();
-        let f = Finding::new(IDS[0], "capture-missing", severity, key, message).with_count(count);
-        promises.push(if rows_only {
-            f
-        } else {
-            f.with_next(Next::IndexFull)
-        });
-        cx.captures_heal |= missing.there > 0;
+            Severity::Error
+        },
+        match archive {
+            true => format!(
+                "{LOST}, and no index reads their sources: its rows hold what was read of them"
+            ),
+            false => format!("{LOST}, and no index reads their sources"),
+        },
+        (!archive).then_some(REPAIR),
+    );
+    cx.captures_heal |= missing.there.count > 0;
+    if let (Some(key), true) = (missing.elsewhere.first, archive) {
+        // Known since the repair that took them over, and nothing here can change it.
+        let message = "a repair took records over whose captures are in another data directory, and \
+                       no index here reads their sources: the archive's rows are all that is here";
+        let (code, severity) = ("captured-elsewhere", Severity::Info);
+        let f = Finding::new(IDS[1], code, severity, key.to_string(), message);
+        sole.push(f.with_count(missing.elsewhere.count));
     }
     // One that was just begun holds nothing that a mirror could hold too.
     let is_empty = !cx.mirror_present && cx.facts.coverage.conversations == Some(0);
@@ -76,6 +93,8 @@ pub(super) fn holders(cx: &mut Context) -> Vec<CheckResult> {
                 f
             });
             cx.facts.coverage.archive_only = cx.facts.coverage.conversations.unwrap_or(0);
+            CoverageRisk::ArchiveOnly
+        } else if cx.captures_missing.elsewhere.count > 0 {
             CoverageRisk::ArchiveOnly
         } else if !cx.sources_looked {
             CoverageRisk::Unknown
@@ -140,6 +159,8 @@ fn accepted(cx: &Context, found: &mut Vec<Finding>) {
     };
     let accepted = match Accepted::read(root) {
         Ok(accepted) => accepted,
+        // `layout.current` says so.
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return,
         Err(e) => {
             let (code, severity) = ("accepted-unreadable", Severity::Warn);
             found.push(Finding::new(

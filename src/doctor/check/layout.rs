@@ -11,6 +11,7 @@ use crate::model::finding::{
 use crate::model::next::{Next, REPAIR};
 use crate::store::archive::unnamed_generation;
 use crate::store::generation::{self, Live};
+use crate::store::version::refuse_newer;
 use crate::store::{backup, layout};
 
 pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
@@ -18,6 +19,22 @@ pub(super) fn current(cx: &mut Context) -> Vec<CheckResult> {
     let (Some(root), true) = (&cx.root, cx.refusal.is_none()) else {
         return results;
     };
+    if cx.late_refusal.is_none()
+        && let Err(e) = refuse_newer(root)
+        && e.kind() == ErrorKind::SchemaTooNew
+    {
+        let path = e.context().get("path").map(Path::new);
+        let rel = path.and_then(|p| p.strip_prefix(root.path()).ok());
+        let subject = rel.map_or_else(String::new, |rel| rel.display().to_string());
+        if let Some(result) = results.first_mut() {
+            let id = CheckId::LayoutCurrent;
+            let severity = Severity::Error;
+            let f = Finding::new(id, "schema-too-new", severity, subject, e.message());
+            result.findings.push(f);
+            result.outcome = CheckOutcome::Error;
+        }
+        cx.late_refusal = Some(e);
+    }
     let found = in_the_way(root);
     if let (false, Some(result)) = (found.is_empty(), results.first_mut()) {
         // The generations are named by what looks for the live one, too.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{Context, busy};
+use super::context::{ArchivePlace, Context, busy};
 use crate::disk::Root;
 use crate::doctor::losses::{Capture, Ground, Holding, Loss, Seen, losses};
 use crate::error::{ErrorKind, Result};
@@ -10,6 +10,7 @@ use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason,
 use crate::model::next::{Next, REPAIR};
 use crate::model::source::SourceKey;
 use crate::model::verdict::MirrorState;
+use crate::sources::reach::{Obstacle, Reach};
 use crate::store::archive::ArchiveReader;
 use crate::store::mirror::{MirrorProblem, MirrorReader, ProblemKind};
 use crate::store::{layout, run};
@@ -112,14 +113,22 @@ pub(super) fn verify(cx: &mut Context) -> Vec<CheckResult> {
         Ok(summary) => summary,
         Err(e) => {
             cx.facts.mirror.status = MirrorState::Unknown;
-            cx.mirror_damaged = true;
+            let is_newer = e.kind() == ErrorKind::MirrorTooNew;
+            cx.mirror_damaged = !is_newer;
             ledgers.push(Finding::new(
                 IDS[0],
-                "unreadable",
+                if is_newer {
+                    "mirror-too-new"
+                } else {
+                    "unreadable"
+                },
                 Severity::Error,
                 "raw-mirror",
                 e.message(),
             ));
+            if is_newer {
+                cx.refusal = Some(e);
+            }
             return vec![
                 CheckResult::unknown(IDS[0], UnknownReason::Unreadable, ledgers),
                 CheckResult::unknown(IDS[1], UnknownReason::Unreadable, objects),
@@ -161,6 +170,8 @@ struct Lost {
     found: Result<BTreeMap<Capture, Loss>>,
     /// Whether the archive was asked for them.
     asked: bool,
+    /// Whether an archive was ever made.
+    is_begun: bool,
 }
 
 impl Lost {
@@ -171,10 +182,12 @@ impl Lost {
                 true => ArchiveReader::open(root)?,
                 false => None,
             };
+            let reach = Reach::of(&cx.env);
             let ground = Ground {
                 root,
                 mirror: Some(mirror),
                 archive: archive.as_ref(),
+                reach: &reach,
                 all_promised: false,
             };
             losses(&ground, seen)
@@ -182,6 +195,7 @@ impl Lost {
         Lost {
             found: look(),
             asked: believed,
+            is_begun: cx.place != ArchivePlace::None,
         }
     }
 
@@ -214,6 +228,15 @@ impl Lost {
                 .any(|(_, l)| !matches!(l.holding, Holding::Accepted(_)))
     }
 
+    /// What settles those that nothing holds. Only an archive can have a loss on record, so where none
+    /// was made yet the next index makes it first.
+    fn next(&self) -> Next {
+        match self.is_begun {
+            true => REPAIR,
+            false => Next::Index,
+        }
+    }
+
     /// Whether a source brings one back.
     fn heal(&self) -> bool {
         self.all().any(|(_, l)| l.holding == Holding::Source)
@@ -232,6 +255,11 @@ fn severity(loss: &Loss) -> Severity {
     }
 }
 
+/// What would bring a capture back whose source is there and not read.
+fn also(obstacle: Option<&Obstacle>, or: &str) -> String {
+    obstacle.map_or_else(String::new, |o| format!("; {}{or}", o.told()))
+}
+
 fn finding(p: &MirrorProblem, lost: &Lost) -> Finding {
     let id = match p.kind {
         ProblemKind::Pack | ProblemKind::TornPack | ProblemKind::Object => IDS[1],
@@ -248,9 +276,13 @@ fn finding(p: &MirrorProblem, lost: &Lost) -> Finding {
     {
         let listed = Next::MirrorList(capture.0);
         return match &loss.holding {
-            Holding::Source => of(code, Severity::Error, p.message.clone()).with_next(listed),
+            Holding::Source => {
+                let message = format!("{}; its source still has it", p.message);
+                of(code, Severity::Error, message).with_next(Next::IndexFull)
+            }
             Holding::Archive => {
-                let message = format!("{}; the archive's rows hold its records", p.message);
+                let also = also(loss.obstacle.as_ref(), "");
+                let message = format!("{}; the archive's rows hold its records{also}", p.message);
                 of("archive-only", Severity::Warn, message).with_next(listed)
             }
             Holding::Accepted(run) => {
@@ -263,8 +295,9 @@ fn finding(p: &MirrorProblem, lost: &Lost) -> Finding {
                     true => "; nothing else that can be read holds it",
                     false => "",
                 };
-                let message = format!("{}{why}", p.message);
-                of(code, Severity::Error, message).with_next(REPAIR)
+                let also = also(loss.obstacle.as_ref(), ", or accept the loss by a repair");
+                let message = format!("{}{why}{also}", p.message);
+                of(code, Severity::Error, message).with_next(lost.next())
             }
         };
     }
@@ -284,10 +317,10 @@ fn finding(p: &MirrorProblem, lost: &Lost) -> Finding {
         (ProblemKind::Object | ProblemKind::Pack | ProblemKind::Ledger, _)
             if severity == Severity::Error =>
         {
-            f.with_next(REPAIR)
+            f.with_next(lost.next())
         }
         (ProblemKind::Index, _) => f.with_next(REPAIR),
-        (ProblemKind::IndexStale, _) => f.with_next(Next::Index),
+        (ProblemKind::IndexStale | ProblemKind::Format, _) => f.with_next(Next::Index),
         _ => f,
     }
 }

@@ -1,6 +1,7 @@
 //! `sources.parse`, `sources.log-health`: what the archive made of the bytes of each source.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::context::{CapturesMissing, Context, busy};
 use super::findings::{About, Capped, which};
@@ -12,13 +13,17 @@ use crate::model::conversation::ArchivedSource;
 use crate::model::digest::Digest;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
+use crate::model::provider::Provider;
 use crate::model::source::SourceKey;
 use crate::model::verdict::MirrorState;
 use crate::sources::config::Config;
+use crate::sources::reach::Reach;
 use crate::sources::roots::roots;
 use crate::sources::usage::{FileUse, Usages};
+use crate::store::accepted::Accepted;
 use crate::store::archive::ArchiveReader;
 use crate::store::mirror::{Head, MirrorReader};
+use crate::store::promises::Promises;
 
 const IDS: [CheckId; 2] = [CheckId::SourcesParse, CheckId::SourcesLogHealth];
 
@@ -31,9 +36,17 @@ struct Read {
     /// By harness.
     by: BTreeMap<&'static str, Reading>,
     /// Sources whose archived capture no ledger has.
-    missing: CapturesMissing,
+    missing: Vec<Missing>,
     /// Sources that are read in part only.
     broken: Capped,
+}
+
+/// A source whose archived capture no ledger has.
+struct Missing {
+    key: SourceKey,
+    seq: u64,
+    /// Whether an index reads it again.
+    is_read_again: bool,
 }
 
 #[derive(Default)]
@@ -96,20 +109,22 @@ impl Read {
 
     fn head(
         &mut self,
-        usages: &Usages,
+        look: &Look<'_>,
         mirror: &MirrorReader<'_>,
         head: &Head,
         read: Option<Done>,
     ) -> Result<()> {
-        let session = usages.of(head.ident.provider, &head.ident.path) == Some(FileUse::Session);
-        if session && read != Some((head.seq, head.hash)) {
-            self.of(head.ident.provider.as_str()).pending += 1;
+        let ident = &head.ident;
+        let session = look.usages.of(ident.provider, &ident.path) == Some(FileUse::Session);
+        let is_lost = || look.accepted.covers(ident.key, head.seq, Some(head.hash));
+        if session && read != Some((head.seq, head.hash)) && is_lost().is_none() {
+            self.of(ident.provider.as_str()).pending += 1;
         }
         // The archive read a capture that the ledger no longer has.
         match read {
             Some((seq, hash)) if seq > head.seq || seq == head.seq && hash != head.hash => {
-                let there = is_there(&head.ident.source_id, &head.ident.path);
-                self.unheld(mirror, head.ident.key, there, (seq, hash))
+                let again = look.reads_again(&ident.source_id, ident.provider, &ident.path);
+                self.unheld(mirror, ident.key, again, (seq, hash))
             }
             _ => Ok(()),
         }
@@ -120,7 +135,7 @@ impl Read {
         &mut self,
         mirror: &MirrorReader<'_>,
         key: SourceKey,
-        is_there: bool,
+        is_read_again: bool,
         read: Done,
     ) -> Result<()> {
         let mut held = false;
@@ -129,30 +144,73 @@ impl Read {
             Ok(())
         })?;
         if !held {
-            self.gone(key, is_there);
+            self.missing.push(Missing {
+                key,
+                seq: read.0,
+                is_read_again,
+            });
         }
         Ok(())
     }
 
-    fn gone(&mut self, key: SourceKey, is_there: bool) {
-        self.missing.count += 1;
-        self.missing.there += u64::from(is_there);
-        self.missing.first.get_or_insert(key);
+    /// What became of what no ledger has. A source that an index reads and that no commit here ever
+    /// read is new to it.
+    fn missing(&self, root: &Root) -> Result<CapturesMissing> {
+        let mut out = CapturesMissing::default();
+        if self.missing.is_empty() {
+            return Ok(out);
+        }
+        let promises = Promises::read(root)?;
+        for m in &self.missing {
+            let is_promised = promises
+                .as_ref()
+                .is_none_or(|p| p.captures.get(&m.key).is_some_and(|c| c.contains(m.seq)));
+            match (is_promised, m.is_read_again) {
+                (true, true) => out.there.add(m.key),
+                (true, false) => out.gone.add(m.key),
+                (false, false) => out.elsewhere.add(m.key),
+                (false, true) => {}
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// What tells how a source stands.
+struct Look<'a> {
+    usages: &'a Usages,
+    reach: &'a Reach,
+    accepted: Accepted,
+}
+
+impl Look<'_> {
+    fn reads_again(&self, source_id: &str, provider: Provider, path: &Path) -> bool {
+        is_there(source_id, path) && self.reach.obstacle(provider, path).is_none()
     }
 }
 
 /// The capture of a source that the archive read: number and content.
 type Done = (u64, Digest);
 
-fn read(root: &Root, usages: &Usages) -> Result<Read> {
+fn read(root: &Root, usages: &Usages, reach: &Reach) -> Result<Read> {
     let mut out = Read::default();
+    let look = Look {
+        usages,
+        reach,
+        accepted: Accepted::read(root)?,
+    };
+    let again = |s: &ArchivedSource| look.reads_again(&s.source_id, s.provider, &s.path);
     let archive = ArchiveReader::open(root)?;
     let mut archived = Archived::new(archive.as_ref())?;
     let Some(mirror) = MirrorReader::open(root)? else {
         // Without a mirror nothing of what was read can be given back byte for byte.
         while let Some(source) = archived.take(None)? {
             out.archived(&source);
-            out.gone(source.key, is_there(&source.source_id, &source.path));
+            out.missing.push(Missing {
+                key: source.key,
+                seq: source.parsed_seq,
+                is_read_again: again(&source),
+            });
         }
         return Ok(out);
     };
@@ -164,18 +222,17 @@ fn read(root: &Root, usages: &Usages) -> Result<Read> {
             if source.key == head.ident.key {
                 done = Some(read);
             } else {
-                let there = is_there(&source.source_id, &source.path);
-                out.unheld(&mirror, source.key, there, read)?;
+                out.unheld(&mirror, source.key, again(&source), read)?;
             }
         }
-        out.head(usages, &mirror, &head, done)
+        out.head(&look, &mirror, &head, done)
     })?;
     while let Some(source) = archived.take(None)? {
         out.archived(&source);
         out.unheld(
             &mirror,
             source.key,
-            is_there(&source.source_id, &source.path),
+            again(&source),
             (source.parsed_seq, source.captured_hash),
         )?;
     }
@@ -190,18 +247,20 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
     let pending = |read: &Read| read.by.values().any(|r| r.pending > 0);
     let usages = Config::load(cx.env.config_dir(), cx.env.home())
         .map_or_else(|_| Usages::new([]), |c| Usages::new(&roots(&cx.env, &c)));
-    let mut looked = read(root, &usages);
+    let reach = Reach::of(&cx.env);
+    let mut looked = read(root, &usages, &reach);
     // A writer captures first and archives then: while one is at it, this is no finding. One that
     // ended in between is found out by a second look.
     let mut writing = false;
     if looked.as_ref().is_ok_and(pending) {
         writing = !matches!(writer_owner(root), Ok(None));
         if !writing {
-            looked = read(root, &usages);
+            looked = read(root, &usages, &reach);
             writing = !matches!(writer_owner(root), Ok(None));
         }
     }
-    let read = match looked {
+    let looked = looked.and_then(|read| Ok((read.missing(root)?, read)));
+    let (missing, read) = match looked {
         Ok(looked) => looked,
         Err(e) if e.kind() == ErrorKind::LockBusy => return busy(&IDS),
         Err(e) => {
@@ -212,8 +271,8 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
             ];
         }
     };
-    cx.captures_missing = read.missing;
-    if cx.captures_missing.count > 0 {
+    cx.captures_missing = missing;
+    if cx.captures_missing.there.count + cx.captures_missing.gone.count > 0 {
         cx.mirror_damaged = true;
         cx.mirror_verified = false;
         // One that is gone as a whole is absent, not corrupt.

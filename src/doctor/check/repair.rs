@@ -3,7 +3,8 @@
 use super::context::{ArchivePlace, Context};
 use super::layout::what_to_do;
 use crate::disk::{EntryKind, writer_owner};
-use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason};
+use crate::error::ErrorKind;
+use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
 use crate::model::verdict::RepairMarker;
 use crate::store::generation::GenerationId;
@@ -34,6 +35,7 @@ pub(super) fn marker(cx: &mut Context) -> Vec<CheckResult> {
             "marker-corrupt",
             "a repair failed, and the marker that says so is damaged".to_owned(),
         ),
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return not_ours(id),
         Err(e) => {
             cx.facts.marker = RepairMarker::Corrupt;
             let message = what_to_do(&e);
@@ -46,6 +48,12 @@ pub(super) fn marker(cx: &mut Context) -> Vec<CheckResult> {
     vec![CheckResult::ran(id, vec![f])]
 }
 
+/// A newer program made it: `layout.current` says so.
+fn not_ours(id: CheckId) -> Vec<CheckResult> {
+    let reason = UnknownReason::Unreadable;
+    vec![CheckResult::unknown(id, reason, Vec::new())]
+}
+
 pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
     let id = CheckId::RepairInterrupted;
     let Some(root) = &cx.root else {
@@ -53,6 +61,7 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
     };
     let open = match run::open_intents(root) {
         Ok(open) => open,
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return not_ours(id),
         Err(e) => {
             let f = Finding::new(
                 id,
@@ -65,6 +74,7 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
         }
     };
     let count = open.len() as u64;
+    let is_damaged = open.iter().any(|(_, intent)| intent.is_none());
     cx.facts.operation.interrupted = count;
     let mut findings = Vec::new();
     if count > 0 {
@@ -72,6 +82,11 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
         let running = writer_owner(root).is_ok_and(|owner| owner.is_some());
         let (severity, message) = if running {
             (Severity::Info, "a run is under way; it has no receipt yet")
+        } else if is_damaged {
+            (
+                Severity::Warn,
+                "a run was killed and its intent is damaged; a repair puts it aside",
+            )
         } else {
             (
                 Severity::Warn,
@@ -106,8 +121,11 @@ pub(super) fn orphans(cx: &mut Context) -> Vec<CheckResult> {
         ArchivePlace::Generation(g) => Some(g.clone()),
         _ => None,
     };
-    let targets: Vec<String> = run::open_intents(root)
-        .unwrap_or_default()
+    let open = match run::open_intents(root) {
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return not_ours(id),
+        open => open.unwrap_or_default(),
+    };
+    let targets: Vec<String> = open
         .into_iter()
         .filter_map(|(_, intent)| Some(intent?.target?.generation.to_string()))
         .collect();

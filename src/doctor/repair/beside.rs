@@ -6,6 +6,7 @@ use super::holders::holders;
 use super::survey::{Soundness, Survey};
 use crate::disk::Root;
 use crate::doctor::losses::{Capture, Ground, Holding, Loss, Seen, losses};
+use crate::env::Env;
 use crate::error::Result;
 use crate::model::conversation::Conversation;
 use crate::model::interrupt::Interrupt;
@@ -14,6 +15,7 @@ use crate::model::plan::{
     AuthorityClass, CaptureName, Count, Lost, LostWhat, Missing, MissingReason, Notes,
 };
 use crate::model::watch::Watch;
+use crate::sources::reach::Reach;
 use crate::store::archive::ArchiveReader;
 use crate::store::mirror::{MirrorReader, ProblemKind};
 
@@ -67,6 +69,7 @@ pub(super) struct Losses {
 /// Looks at all of it, where a repair of the archive is no help.
 pub(super) fn beside(
     root: &Root,
+    env: &Env,
     survey: &Survey,
     watch: Watch<'_>,
     notes: &mut Notes,
@@ -98,6 +101,7 @@ pub(super) fn beside(
         root,
         mirror: mirror.as_ref(),
         archive: archive.as_ref(),
+        reach: &Reach::of(env),
         all_promised: true,
     };
     let mut all = losses(&ground, &seen)?;
@@ -143,10 +147,39 @@ pub(super) fn beside(
          held",
         lost.len()
     ));
+    if let Some(obstacle) = lost.values().find_map(|l| l.obstacle.as_ref()) {
+        let more = lost.values().filter(|l| l.obstacle.is_some()).count() - 1;
+        let more = match more {
+            0 => String::new(),
+            n => format!(" (and {n} more like it)"),
+        };
+        let told = obstacle.told();
+        notes.reasons.push(format!(
+            "before it is accepted: {told}; that brings it back{more}"
+        ));
+    }
     let mut listed = listed(&lost, &lacking);
     named(root, &mut listed)?;
     out.losses = Some(listed);
     Ok(out)
+}
+
+/// A loss is put on record beside an archive, so where none was made yet the next index comes first:
+/// it makes one of what can be read.
+pub(super) fn before_any_archive(root: &Root, watch: Watch<'_>, notes: &mut Notes) -> Result<()> {
+    let Some(mirror) = MirrorReader::open(root)? else {
+        return Ok(());
+    };
+    let (_, seen) = structure(&mirror, false, watch.interrupt)?;
+    if !seen.is_empty() {
+        notes.reasons.push(
+            "the mirror lost captures and no archive was made yet: an index makes one of what can be \
+             read, and a repair then puts the rest on record as lost"
+                .to_owned(),
+        );
+        notes.then = Some(Next::Index);
+    }
+    Ok(())
 }
 
 /// What the harnesses call the conversations, as far as the archive has them.

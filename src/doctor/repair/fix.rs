@@ -18,8 +18,9 @@ use crate::store::derived::{Derived, Lexical};
 use crate::store::file_state::manifest_digest;
 use crate::store::generation::{self, Live};
 use crate::store::lexical::State;
-use crate::store::mirror::{MirrorReader, refuse_newer};
+use crate::store::mirror::MirrorReader;
 use crate::store::run::MarkerState;
+use crate::store::version::refuse_newer;
 
 /// Below it nothing is begun without an operator.
 const ROOM: u64 = 64 << 20;
@@ -166,6 +167,7 @@ fn passes_on(e: &Error) -> bool {
         e.kind(),
         ErrorKind::ForeignArchive
             | ErrorKind::SchemaTooNew
+            | ErrorKind::MirrorTooNew
             | ErrorKind::LockBusy
             | ErrorKind::PermissionDenied
             | ErrorKind::Interrupted

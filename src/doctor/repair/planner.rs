@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::beside::{Losses, beside};
+use super::beside::{Losses, before_any_archive, beside};
 use super::evidence::Evidence;
 use super::holders::{self, Holder, holders};
 use super::ladder::{Known, Remedy, rungs};
@@ -10,6 +10,7 @@ use super::leftovers;
 use super::lost::{Sought, lost};
 use super::survey::{Soundness, Survey, archive_state, promise_state};
 use crate::disk::Root;
+use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::{Interrupt, Until};
 use crate::model::plan::{
@@ -77,6 +78,7 @@ enum Spare {
 /// Where a remedy is looked for.
 struct Site<'a> {
     root: &'a Root,
+    env: &'a Env,
     watch: Watch<'a>,
     spare: Spare,
 }
@@ -107,7 +109,12 @@ impl RepairPlanner {
         let mut gates = Vec::new();
         self.marker(root, &mut body, &mut notes, &mut gates)?;
         let found = self.remedy(
-            &Site { root, watch, spare },
+            &Site {
+                root,
+                env: ground.env(),
+                watch,
+                spare,
+            },
             &survey,
             &mut body,
             &mut notes,
@@ -334,10 +341,11 @@ impl RepairPlanner {
             })
         };
         if survey.soundness == Soundness::Never && self.from.is_none() {
+            before_any_archive(root, watch, notes)?;
             return found(Remedy::None, known);
         }
         if survey.is_sound() && self.from.is_none() {
-            let beside = beside(root, survey, watch, notes)?;
+            let beside = beside(root, site.env, survey, watch, notes)?;
             if let Some(losses) = beside.losses {
                 accepting_gate(gates, &losses);
                 body.missing = Listed::of(&losses.missing);

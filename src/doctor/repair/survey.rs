@@ -14,8 +14,8 @@ use crate::store::file_state::{archive_files, manifest_digest};
 use crate::store::generation::current_or_none as current;
 use crate::store::generation::{self, Generation, GenerationId};
 use crate::store::layout;
-use crate::store::mirror::refuse_newer;
 use crate::store::promises::Promises;
+use crate::store::version::refuse_newer;
 
 /// How long a repair waits for a checkpoint to end.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -324,7 +324,9 @@ pub fn open_state(root: &Root, watch: Watch<'_>) -> Result<ArchiveState> {
     };
     match look() {
         Ok(Some(state)) => return Ok(state),
-        Err(e) if e.kind() == ErrorKind::LockBusy => return Err(e),
+        Err(e) if matches!(e.kind(), ErrorKind::LockBusy | ErrorKind::SchemaTooNew) => {
+            return Err(e);
+        }
         Ok(None) | Err(_) => {}
     }
     let current = current(root)?;

@@ -6,6 +6,7 @@ use crate::store::archive::{Agreement, ArchiveReader, unnamed_generation};
 use crate::store::coverage;
 use crate::store::layout;
 use crate::store::mirror::MirrorReader;
+use crate::store::version::refuse_newer;
 
 /// The archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,10 @@ pub(super) fn archive(root: Option<&Root>) -> Result<(Option<ArchiveReader>, Arc
     let Some(root) = root else {
         return Ok((None, ArchiveSeen::Never));
     };
+    match refuse_newer(root) {
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => return Err(e),
+        _ => {}
+    }
     // Before the archive: a line is written after its commit, so what it promises is there.
     let tail = coverage::tail(root);
     let opened = ArchiveReader::open(root).and_then(|reader| match reader {

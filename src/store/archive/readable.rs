@@ -8,6 +8,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::rescue::is_null;
 use super::schema::{Table, text_is_ours};
+use super::writer::refuse_newer_header;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
@@ -131,6 +132,7 @@ impl SqliteRows {
             Err(e) if e.kind() == ErrorKind::PermissionDenied => return Err(e),
             Err(_) => return Ok(None),
         };
+        refuse_newer_header(&conn)?;
         // One state for all that is read. Trees may be sound and yet have lost pages: an empty page
         // in the place of a root reads as an empty table, and the check finds its pages unused.
         let is_sound = || -> rusqlite::Result<bool> {

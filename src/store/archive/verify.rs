@@ -20,7 +20,7 @@ use super::schema::{
     RECORDS, SKIPS, SOURCES, Table, text_is_ours,
 };
 use super::state::{ConversationRow, SourceRow};
-use super::writer::{META_NAMES, chain, read_head};
+use super::writer::{META_NAMES, chain, read_head, refuse_newer_header};
 use crate::disk::{ArchiveShared, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::{Digest, DigestSum};
@@ -128,6 +128,7 @@ pub fn verify_at(
         })
     };
     let conn = open()?;
+    refuse_newer_header(&conn)?;
     let texts = same_snapshot(&conn, &open)?;
     let stopped = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use super::append::{CaptureRef, Cursor, SourceAppend};
 use super::failed;
 use super::rows::{get_digest, get_u64, put, text};
-use super::schema::{self, APPLICATION_ID, META};
+use super::schema::{self, APPLICATION_ID, META, SCHEMA_VERSION};
 use super::state::SourceRow;
 use super::verify;
 use crate::disk::{ArchiveExclusive, Capture, Root, WriterLock};
@@ -19,7 +19,7 @@ use crate::model::digest::Digest;
 use crate::model::source::SourceKey;
 use crate::store::coverage::{CommitLine, CoverageWriter, Line, PromoteLine, Tail};
 use crate::store::generation::{self, Generation, GenerationId, Live, Manifest};
-use crate::store::{backup, layout, sqlite};
+use crate::store::{backup, layout, sqlite, version};
 
 /// The error where generations lie that neither `CURRENT` nor the coverage ledger names.
 fn unnamed(root: &Root, id: &GenerationId) -> Error {
@@ -703,11 +703,8 @@ fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
 
 /// Compares the database's header with the manifest.
 pub(super) fn check_header(conn: &Connection, manifest: &Manifest) -> Result<()> {
-    let pragma = |name: &str| -> Result<i64> {
-        conn.pragma_query_value(None, name, |r| r.get(0))
-            .map_err(|e| failed(conn, "read", e))
-    };
-    let (version, app) = (pragma("user_version")?, pragma("application_id")?);
+    let (version, app) = header(conn).map_err(|e| failed(conn, "read", e))?;
+    refuse_newer(conn, version, app)?;
     if version != manifest.schema_version || app != APPLICATION_ID {
         return Err(Error::new(
             ErrorKind::ArchiveCorrupt,
@@ -719,6 +716,32 @@ pub(super) fn check_header(conn: &Connection, manifest: &Manifest) -> Result<()>
         ));
     }
     Ok(())
+}
+
+/// `user_version` and `application_id`.
+fn header(conn: &Connection) -> rusqlite::Result<(i64, i64)> {
+    let number = |name| conn.pragma_query_value(None, name, |r| r.get(0));
+    Ok((number("user_version")?, number("application_id")?))
+}
+
+/// Refuses an archive whose header says that a newer program wrote it. One that can't be read says
+/// nothing.
+pub(super) fn refuse_newer_header(conn: &Connection) -> Result<()> {
+    header(conn).map_or(Ok(()), |(version, app)| refuse_newer(conn, version, app))
+}
+
+fn refuse_newer(conn: &Connection, found: i64, app: i64) -> Result<()> {
+    if app != APPLICATION_ID || !version::is_newer(found, SCHEMA_VERSION) {
+        return Ok(());
+    }
+    let path = conn.path().unwrap_or_default();
+    let known = SCHEMA_VERSION;
+    let error = version::too_new(ErrorKind::SchemaTooNew, path, "user_version", found, known);
+    // Nothing else covers these four bytes, so that they alone may be damaged.
+    Err(error.with_hint(format!(
+        "Run a newer cass; this one changes nothing here. Where no newer one ever ran, the number is \
+         damaged: PRAGMA user_version={known} in sqlite3 puts it right."
+    )))
 }
 
 /// Compares the rows of `meta` with the manifest: a copy holds the database it says it does.

@@ -12,12 +12,17 @@ use std::io::{self, BufRead, BufReader, Read};
 use serde::{Deserialize, Serialize};
 
 use super::types::{CaptureLine, GroupMember, SourceIdent};
+use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::path::{PathText, hex};
 use crate::model::provider::Provider;
 use crate::model::source::SourceKey;
+use crate::store::layout;
+use crate::store::version::{is_newer, too_new};
 
+/// What the first line says of itself.
+const VERSION: i64 = 1;
 /// No ledger line is longer; a longer one is damage.
 pub(super) const MAX_LINE: u64 = 1 << 20;
 /// `,"sum":"01234567"}`
@@ -25,7 +30,7 @@ const SUM_LEN: usize = 18;
 
 #[derive(Serialize, Deserialize)]
 struct First {
-    ledger: u32,
+    ledger: i64,
     key: SourceKey,
     source_id: String,
     provider: String,
@@ -95,7 +100,7 @@ fn sum_of(line: &[u8]) -> String {
 /// The first line of a ledger, without newline.
 pub(super) fn first_line(ident: &SourceIdent) -> Result<(Vec<u8>, LineHash)> {
     let line = seal(&First {
-        ledger: 1,
+        ledger: VERSION,
         key: ident.key,
         source_id: ident.source_id.clone(),
         provider: ident.provider.to_string(),
@@ -159,6 +164,7 @@ pub(super) struct End {
 
 /// Reads a ledger from its start; `each` gets what it says and the offset of the line.
 pub(super) fn scan(
+    root: &Root,
     key: SourceKey,
     file: File,
     each: &mut dyn FnMut(Entry, u64) -> Result<()>,
@@ -228,6 +234,12 @@ pub(super) fn scan(
                 each(Entry::Ident(ident), offset)?;
                 after_damage = false;
             }
+            // Its line is whole, so it says what was meant.
+            Ok(Parsed::Newer(found)) => {
+                let kind = ErrorKind::MirrorTooNew;
+                let path = root.full(&layout::ledger(key)).display().to_string();
+                return Err(too_new(kind, &path, "ledger", found, VERSION));
+            }
             Ok(Parsed::Line(capture, prev)) => {
                 if !after_damage && prev != hex(&end.last.0) {
                     each(
@@ -260,6 +272,7 @@ pub(super) fn scan(
 
 enum Parsed {
     First(SourceIdent),
+    Newer(i64),
     Line(CaptureLine, String),
 }
 
@@ -274,11 +287,18 @@ fn sealed(line: &[u8]) -> Result<(), &'static str> {
 
 fn parse_first(key: SourceKey, line: &[u8]) -> Result<Parsed, &'static str> {
     sealed(line)?;
-    let first: First =
-        serde_json::from_slice(line).map_err(|_| "the first line names no source")?;
-    if first.ledger != 1 {
-        return Err("the ledger has a version that is not known");
+    // The version comes first: the rest of a newer line may be anything.
+    #[derive(Deserialize)]
+    struct Versioned {
+        ledger: i64,
     }
+    const NAMELESS: &str = "the first line names no source";
+    match serde_json::from_slice(line).map_err(|_| NAMELESS)? {
+        Versioned { ledger: VERSION } => {}
+        Versioned { ledger } if is_newer(ledger, VERSION) => return Ok(Parsed::Newer(ledger)),
+        _ => return Err("the first line has a version that none writes"),
+    }
+    let first: First = serde_json::from_slice(line).map_err(|_| NAMELESS)?;
     let provider: Provider = first
         .provider
         .parse()

@@ -94,7 +94,11 @@ pub(super) fn open<'l>(cap: Capture<'l>) -> Result<(Store<'l>, Vec<MirrorProblem
 fn unusable(kind: ErrorKind) -> bool {
     !matches!(
         kind,
-        ErrorKind::NoSpace | ErrorKind::PermissionDenied | ErrorKind::LockBusy | ErrorKind::Io
+        ErrorKind::NoSpace
+            | ErrorKind::PermissionDenied
+            | ErrorKind::LockBusy
+            | ErrorKind::MirrorTooNew
+            | ErrorKind::Io
     )
 }
 

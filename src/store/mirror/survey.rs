@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::source::SourceKey;
 use crate::store::layout;
+use crate::store::version::{is_newer, too_new};
 
 /// The only content of `FORMAT` this version writes.
 pub(super) const FORMAT_TEXT: &[u8] = b"cass-mirror 1\n";
@@ -48,13 +49,16 @@ pub(super) fn format(root: &Root) -> Result<Format> {
     let version = std::str::from_utf8(&bytes)
         .ok()
         .and_then(|t| t.strip_prefix("cass-mirror "))
-        .and_then(|t| t.trim_end().parse::<u64>().ok());
+        .and_then(|t| t.trim_end().parse::<i64>().ok());
+    let path = root.full(layout::MIRROR_FORMAT).display().to_string();
     match version {
-        Some(n) if n > 1 => Err(Error::new(
+        Some(n) if is_newer(n, 1) => Err(too_new(
             ErrorKind::MirrorTooNew,
-            format!("the raw mirror has format {n}; this program knows 1"),
-        )
-        .with_hint("Use the version of cass that wrote it, or a newer one.")),
+            &path,
+            "mirror format",
+            n,
+            1,
+        )),
         _ => Ok(Format::Damaged),
     }
 }
@@ -329,7 +333,7 @@ pub(super) fn ledger(
         return Ok(None);
     };
     let mut state = LedgerState::default();
-    state.end = ledger::scan(key, file, &mut |entry, offset| {
+    state.end = ledger::scan(root, key, file, &mut |entry, offset| {
         match entry {
             Entry::Ident(ident) => state.ident = Some(ident),
             Entry::Capture(line) => {

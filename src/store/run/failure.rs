@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::RunId;
-use super::intent::{damaged, to_bytes};
+use super::intent::{damaged, require_format, to_bytes};
 use super::quarantine::put_aside;
 use super::receipt::Moved;
 use crate::disk::{Capture, Root};
@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::plan::{Action, PlanKind};
 use crate::store::layout;
+use crate::store::version::Said;
 
 /// Layout version of failure contexts and markers.
 pub const FORMAT: u32 = 1;
@@ -90,16 +91,23 @@ impl MarkerState {
 /// The marker.
 ///
 /// # Errors
-/// `unsafe-target` when something that is no file has its name; `io`.
+/// `unsafe-target` when something that is no file has its name; `schema-too-new`; `io`.
 pub fn marker(root: &Root) -> Result<MarkerState> {
     let Some(bytes) = root.read(layout::MARKER, LIMIT)? else {
         return Ok(MarkerState::Absent);
     };
     let digest = Digest::of(&bytes);
-    Ok(match serde_json::from_slice::<Marker>(&bytes) {
-        Ok(marker) if marker.format <= FORMAT => MarkerState::Present { marker, digest },
-        _ => MarkerState::Corrupt { digest },
-    })
+    let read = || -> Result<Marker> {
+        let said: Said = serde_json::from_slice(&bytes)
+            .map_err(|e| damaged(root, layout::MARKER).with_source(e))?;
+        require_format(root, layout::MARKER, &said, FORMAT)?;
+        serde_json::from_slice(&bytes).map_err(|e| damaged(root, layout::MARKER).with_source(e))
+    };
+    match read() {
+        Ok(marker) => Ok(MarkerState::Present { marker, digest }),
+        Err(e) if e.kind() == ErrorKind::SchemaTooNew => Err(e),
+        Err(_) => Ok(MarkerState::Corrupt { digest }),
+    }
 }
 
 /// Keeps the context of a failure and sets the marker. Returns where the context is.
@@ -138,13 +146,14 @@ pub fn clear_marker(cap: Capture<'_>, run: &RunId, expected: &str) -> Result<Mov
 /// The context of a failed run.
 ///
 /// # Errors
-/// `archive-corrupt` when it is damaged; `io`.
+/// `archive-corrupt` when it is damaged; `schema-too-new`; `io`.
 pub fn read_failure(root: &Root, run: &RunId) -> Result<Option<Failure>> {
     let rel = format!("{}/{}", layout::FAILURES, run.file());
     let Some(bytes) = root.read(&rel, LIMIT)? else {
         return Ok(None);
     };
-    serde_json::from_slice(&bytes)
-        .map(Some)
-        .map_err(|e: serde_json::Error| -> Error { damaged(root, &rel).with_source(e) })
+    let unreadable = |e: serde_json::Error| -> Error { damaged(root, &rel).with_source(e) };
+    let said: Said = serde_json::from_slice(&bytes).map_err(unreadable)?;
+    require_format(root, &rel, &said, FORMAT)?;
+    serde_json::from_slice(&bytes).map(Some).map_err(unreadable)
 }

@@ -7,7 +7,7 @@
 
 use super::RunId;
 use super::event::EventLog;
-use super::intent::{FORMAT, Intent, Purpose, open_intents};
+use super::intent::{Intent, Purpose, open_intents};
 use super::probe::{Probe, probe};
 use super::quarantine::{moved_by, put_back};
 use super::receipt::{self, ActionOutcome, OutcomeWord, Receipt, RunStatus, write_receipt};
@@ -242,7 +242,8 @@ pub fn coverage_in(root: &Root, generation: &Generation) -> Option<Coverage> {
 /// before anything else is written. Damaged intents are left to a plan.
 ///
 /// # Errors
-/// `no-space`, `permission-denied`, `io`; what was finished stays so.
+/// `schema-too-new` when a newer program left one, before anything is done; `no-space`,
+/// `permission-denied`, `io`; what was finished stays so.
 pub fn finish_interrupted(
     cap: Capture<'_>,
     now_ms: i64,
@@ -252,7 +253,7 @@ pub fn finish_interrupted(
     let open = open_intents(cap.root())?;
     let mut done = Vec::new();
     for (_, intent) in open {
-        let Some(intent) = intent.filter(|i| i.format <= FORMAT) else {
+        let Some(intent) = intent else {
             continue;
         };
         interrupt.check()?;
@@ -265,7 +266,12 @@ pub fn finish_interrupted(
 /// Records that a killed writer had not given their names yet. Those of other files have one name
 /// each and are written over; these would add up.
 fn remove_half_written(cap: Capture<'_>) -> Result<()> {
-    for folder in [layout::INTENTS, layout::RECEIPTS, layout::FAILURES] {
+    for folder in [
+        layout::INTENTS,
+        layout::RECEIPTS,
+        layout::FAILURES,
+        layout::ACCEPTED,
+    ] {
         for entry in cap.root().list(folder)?.unwrap_or_default() {
             let run = entry
                 .name

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{Action, PlanKind};
 use crate::store::generation::GenerationId;
 use crate::store::layout;
+use crate::store::version::{self, Said};
 
 /// Layout version of an intent.
 pub const FORMAT: u32 = 1;
@@ -93,21 +94,37 @@ pub fn write(cap: Capture<'_>, intent: &Intent) -> Result<()> {
 /// The intent of a run.
 ///
 /// # Errors
-/// `archive-corrupt` when it is damaged; `io`.
+/// `archive-corrupt` when it is damaged; `schema-too-new`; `io`.
 pub fn read_intent(root: &Root, run: &RunId) -> Result<Option<Intent>> {
     let rel = format!("{}/{}", layout::INTENTS, run.file());
     let Some(bytes) = root.read(&rel, LIMIT)? else {
         return Ok(None);
     };
+    let said: Said =
+        serde_json::from_slice(&bytes).map_err(|e| damaged(root, &rel).with_source(e))?;
+    require_format(root, &rel, &said, FORMAT)?;
     serde_json::from_slice(&bytes)
         .map(Some)
         .map_err(|e| damaged(root, &rel).with_source(e))
 }
 
+/// Compares the format of a run's file with the highest that is known.
+pub(super) fn require_format(root: &Root, rel: &str, said: &Said, known: u32) -> Result<()> {
+    let found = said.format.as_ref();
+    version::require(
+        root,
+        rel,
+        "format",
+        found,
+        known.into(),
+        ErrorKind::ArchiveCorrupt,
+    )
+}
+
 /// Runs that have an intent and no receipt, oldest first. One whose intent is damaged has `None`.
 ///
 /// # Errors
-/// `io` or `permission-denied`.
+/// `schema-too-new`; `io` or `permission-denied`.
 pub fn open_intents(root: &Root) -> Result<Vec<(RunId, Option<Intent>)>> {
     let closed = run_files(root, layout::RECEIPTS)?;
     let mut open = Vec::new();

@@ -4,14 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::RunId;
 use super::event::EventLog;
-use super::intent::{damaged, run_files, to_bytes};
+use super::intent::{damaged, require_format, run_files, to_bytes};
 use super::probe::Probe;
 use crate::disk::{Capture, Root};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::model::digest::Digest;
 use crate::model::plan::{ACCEPT_LOSS, Coverage, PlanKind};
 use crate::store::generation::GenerationId;
 use crate::store::layout;
+use crate::store::version::Said;
 
 /// Layout version of a receipt.
 pub const FORMAT: u32 = 1;
@@ -162,12 +163,19 @@ pub fn path_of(run: &RunId) -> String {
 /// The receipt of a run; `None` when it has none.
 ///
 /// # Errors
-/// `archive-corrupt` when it is damaged or was changed; `io`.
+/// `archive-corrupt` when it is damaged or was changed; `schema-too-new`; `io`.
 pub fn read_receipt(root: &Root, run: &RunId) -> Result<Option<Receipt>> {
     let rel = path_of(run);
     let Some(bytes) = root.read(&rel, LIMIT)? else {
         return Ok(None);
     };
+    #[derive(Deserialize)]
+    struct Outer {
+        receipt: Said,
+    }
+    let outer: Outer =
+        serde_json::from_slice(&bytes).map_err(|e| damaged(root, &rel).with_source(e))?;
+    require_format(root, &rel, &outer.receipt, FORMAT)?;
     let signed: Signed =
         serde_json::from_slice(&bytes).map_err(|e| damaged(root, &rel).with_source(e))?;
     if digest_of(&signed.receipt)? != signed.digest || &signed.receipt.run_id != run {
@@ -179,12 +187,15 @@ pub fn read_receipt(root: &Root, run: &RunId) -> Result<Option<Receipt>> {
 /// Every receipt, oldest first; a damaged one as `None`.
 ///
 /// # Errors
-/// `io` or `permission-denied`.
+/// `schema-too-new`; `io` or `permission-denied`.
 pub fn receipts(root: &Root) -> Result<Vec<(RunId, Option<Receipt>)>> {
     let mut all = Vec::new();
     for run in run_files(root, layout::RECEIPTS)? {
-        // A damaged receipt takes nothing from the others.
-        let receipt = read_receipt(root, &run).ok().flatten();
+        // A damaged receipt takes nothing from the others; what a newer one undid is not known.
+        let receipt = match read_receipt(root, &run) {
+            Err(e) if e.kind() == ErrorKind::SchemaTooNew => return Err(e),
+            read => read.ok().flatten(),
+        };
         all.push((run, receipt));
     }
     Ok(all)
