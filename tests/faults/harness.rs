@@ -45,6 +45,18 @@ pub const NAMES: &[&str] = &[
 pub const OPENS: &[&str] = &["open", "openat", "openat2", "creat"];
 pub const READS: &[&str] = &["read", "pread64", "getdents64"];
 
+/// What strace is asked. With its filter the kernel stops a process only at the calls that are
+/// traced, a third of the time; a signal that is to be injected there gets lost.
+pub fn strace(log: &Path, options: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = ["-f", "-y", "-qq", "-o"].map(str::to_owned).to_vec();
+    all.push(log.to_string_lossy().into_owned());
+    if !options.iter().any(|o| o.contains(":signal=")) {
+        all.push("--seccomp-bpf".to_owned());
+    }
+    all.extend_from_slice(options);
+    all
+}
+
 fn fixture(rel: &str, lines: usize) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/sessions")
@@ -279,14 +291,15 @@ impl Home {
     /// Runs `index` under strace.
     pub fn traced(&self, options: &[String]) -> Ended {
         let (log, document) = (self.path().join("strace.log"), self.path().join("out.json"));
-        let mut all: Vec<String> = ["-f", "-y", "-qq", "-o"].map(str::to_owned).to_vec();
-        all.push(log.to_string_lossy().into_owned());
-        all.extend_from_slice(options);
         // A file, for a pipe has another name in each run.
         let stdout = fs::File::create(&document).expect("a file");
         let out = self
             // What is derived has tests of its own, in `tests/search/`.
-            .command("strace", &all, &["index", "--skip-lexical", "--json"])
+            .command(
+                "strace",
+                &strace(&log, options),
+                &["index", "--skip-lexical", "--json"],
+            )
             .stdout(stdout)
             .output()
             .expect("strace starts");
@@ -637,13 +650,7 @@ fn no_second_sync(ended: &Ended, when: &str) {
         } else if line.contains("openat(") {
             opened_by_sqlite = line.contains("AT_FDCWD") && line.contains("O_RDONLY");
         } else if line.contains("sync(") {
-            // A folder is opened anew for each sync: what was put right in it is another change.
-            let path = line.split_once('<').and_then(|(_, r)| r.split_once('>'));
-            let is_folder = path.is_some_and(|(path, _)| Path::new(path).is_dir());
-            assert!(
-                !failed || is_folder,
-                "{when}: synced again after a failed sync"
-            );
+            assert!(!failed, "{when}: synced again after a failed sync");
             failed = line.contains("(INJECTED)") && !opened_by_sqlite;
         }
     }

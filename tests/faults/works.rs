@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use super::harness::{
-    CASS, Call, Ended, NAMES, OPENS, SYNCS, WRITES, thread_name, thread_name_path, walk,
+    CASS, Call, Ended, NAMES, OPENS, SYNCS, WRITES, strace, thread_name, thread_name_path, walk,
 };
 
 const CLAUDE: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl";
@@ -404,12 +404,9 @@ impl Bench {
             self.dir.path().join("strace.log"),
             self.dir.path().join("out.json"),
         );
-        let mut all: Vec<String> = ["-f", "-y", "-qq", "-o"].map(str::to_owned).to_vec();
-        all.push(log.to_string_lossy().into_owned());
-        all.extend_from_slice(options);
         let stdout = fs::File::create(&document).expect("a file");
         let out = self
-            .command("strace", &all, args)
+            .command("strace", &strace(&log, options), args)
             .stdout(stdout)
             .output()
             .expect("strace starts");
@@ -796,8 +793,7 @@ fn no_second_sync(ended: &Ended, when: &str) {
                     return;
                 }
                 failed = Some(path);
-            } else if failed.as_ref() == Some(&path) && Path::new(&path).extension().is_some() {
-                // A folder is opened anew for each sync: what was put right in it is another change.
+            } else if failed.as_ref() == Some(&path) {
                 second = second.or(Some(line));
             }
         } else if let Some(path) = &failed
