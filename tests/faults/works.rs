@@ -12,7 +12,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use super::harness::{
-    CASS, Call, Ended, NAMES, OPENS, SYNCS, WRITES, strace, thread_name, thread_name_path, walk,
+    CASS, Call, Ended, Idle, NAMES, OPENS, SYNCS, WRITES, strace, thread_name, thread_name_path,
+    walk,
 };
 
 const CLAUDE: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl";
@@ -432,6 +433,9 @@ impl Bench {
             println!("passed over: strace is missing");
             return None;
         }
+        let (mut folders, mut before) = (Vec::new(), Vec::new());
+        walk(&self.data(), &mut folders, &mut before);
+        let before: Vec<PathBuf> = before.into_iter().map(|f| f.0).collect();
         let names = [WRITES, SYNCS, NAMES, OPENS].concat();
         let ended = self.traced(
             args,
@@ -450,10 +454,12 @@ impl Bench {
         let mut of_names: BTreeMap<(String, String), u64> = BTreeMap::new();
         let mut seen: BTreeMap<(String, String), u64> = BTreeMap::new();
         let mut calls = Vec::new();
+        let mut idle = Idle::new(before.iter());
         for line in ended.log.lines() {
             let Some((thread, name)) = thread_name(line) else {
                 continue;
             };
+            let idle = idle.is(&name, line);
             let of_name = of_names.entry((thread, name)).or_default();
             *of_name += 1;
             let of_name = *of_name;
@@ -472,6 +478,7 @@ impl Bench {
                 name,
                 path,
                 changes: true,
+                idle,
             });
         }
         Some(calls)
