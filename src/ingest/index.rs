@@ -94,13 +94,16 @@ impl IndexOutcome {
 pub fn index(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
     let outcome = attempt(env, ask, watch);
     let failed = match &outcome {
-        Ok(outcome) => outcome.archive_error.is_some(),
-        Err(_) => true,
+        Ok(outcome) => outcome.archive_error.as_ref(),
+        Err(e) => Some(e),
     };
     // Damage of the mirror's derived index that shows in the middle of a batch costs the index and
     // this run. The next one makes it again from packs and ledgers, so it need not wait for a
-    // person; what was made durable before is found there.
-    if failed && watch.interrupt.pending().is_none() && index_was_removed(env)? {
+    // person; what was made durable before is found there. Any other failure ends the run, even
+    // where there is no index yet: after a sync that failed a second one would answer well, whether
+    // or not the data is there.
+    let is_damage = failed.is_some_and(|e| e.kind() == ErrorKind::ArchiveCorrupt);
+    if is_damage && watch.interrupt.pending().is_none() && index_was_removed(env)? {
         return attempt(env, ask, watch);
     }
     outcome

@@ -1,5 +1,6 @@
 //! The folders in which each harness keeps its files.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::env::Env;
@@ -23,13 +24,14 @@ pub struct ProviderRoot {
 /// there, and a harness's own files would be captured as sessions or written over.
 #[must_use]
 pub fn overlapping(env: &Env, config: &Config, path: &Path) -> Option<PathBuf> {
-    let path = real(path);
+    let mut names = RealNames::default();
+    let path = names.of(path);
     roots(env, config)
         .into_iter()
         .find(|root| {
             // Where a harness has files at the top of its root alone, a folder in it is no part.
             let walked = !harness(root.provider).areas().is_empty();
-            let root = real(&root.path);
+            let root = names.of(&root.path);
             walked && path.starts_with(&root) || root.starts_with(&path)
         })
         .map(|root| root.path)
@@ -38,20 +40,44 @@ pub fn overlapping(env: &Env, config: &Config, path: &Path) -> Option<PathBuf> {
 /// The real name of `path`, as far as it exists.
 #[must_use]
 pub fn real(path: &Path) -> PathBuf {
-    let path = normalise(path);
-    let mut rest = Vec::new();
-    let mut at = path.as_path();
-    loop {
-        if let Ok(found) = std::fs::canonicalize(at) {
-            return rest.iter().rev().fold(found, |full, part| full.join(part));
+    RealNames::default().of(path)
+}
+
+/// Real names, each folder looked at once: a hundred roots lie in few.
+#[derive(Default)]
+struct RealNames {
+    /// By absolute path; whether it exists.
+    known: HashMap<PathBuf, (PathBuf, bool)>,
+}
+
+impl RealNames {
+    fn of(&mut self, path: &Path) -> PathBuf {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        self.look(&normalise(&path)).0
+    }
+
+    fn look(&mut self, path: &Path) -> (PathBuf, bool) {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            let found = std::fs::canonicalize(path);
+            let exists = found.is_ok();
+            return (found.unwrap_or_else(|_| path.to_owned()), exists);
+        };
+        if let Some(known) = self.known.get(path) {
+            return known.clone();
         }
-        match (at.parent(), at.file_name()) {
-            (Some(parent), Some(name)) => {
-                rest.push(name.to_owned());
-                at = parent;
-            }
-            _ => return path,
-        }
+        let (parent, exists) = self.look(parent);
+        let full = parent.join(name);
+        let meta = exists.then(|| std::fs::symlink_metadata(&full));
+        let found = match meta {
+            Some(Ok(m)) if m.is_symlink() => match std::fs::canonicalize(&full) {
+                Ok(target) => (target, true),
+                Err(_) => (full, false),
+            },
+            Some(Ok(_)) => (full, true),
+            Some(Err(_)) | None => (full, false),
+        };
+        self.known.insert(path.to_owned(), found.clone());
+        found
     }
 }
 

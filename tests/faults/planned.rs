@@ -46,6 +46,17 @@ fn sampled(calls: &[Call], times: usize) -> Vec<Call> {
     out
 }
 
+/// In place of a call that changes nothing the next that does: a kill leaves the same.
+fn moved_on(calls: &[Call], sampled: Vec<Call>) -> Vec<Call> {
+    let places = sampled.iter().map(|call| {
+        let at = calls.iter().position(|c| c == call).expect("one of them");
+        let moves = calls[at..].iter().position(|c| !c.idle);
+        moves.map_or(at, |n| at + n)
+    });
+    let places: BTreeSet<usize> = places.collect();
+    places.into_iter().map(|at| calls[at].clone()).collect()
+}
+
 /// The plans that are killed at all of their sampled calls in an ordinary run; of the others, and of
 /// calls that fail, only what was not met before.
 const WHOLE: [Plan; 2] = [Plan::Rebuild, Plan::Undo];
@@ -70,7 +81,11 @@ fn cases(faults: &[(&[&str], Fault)]) -> Option<Cases> {
                 wanted
             } else {
                 let twice = plan == Plan::Rebuild && *fault == Fault::Kill;
-                sampled(&wanted, if twice { 2 } else { 1 })
+                let sampled = sampled(&wanted, if twice { 2 } else { 1 });
+                match fault {
+                    Fault::Kill => moved_on(&calls, sampled),
+                    Fault::Error(_) => sampled,
+                }
             };
             for call in wanted {
                 let kind = (*fault, call.name.clone(), short(&call.path));

@@ -12,7 +12,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use super::harness::{
-    CASS, Call, Ended, NAMES, OPENS, SYNCS, WRITES, thread_name, thread_name_path, walk,
+    CASS, Call, Ended, Idle, NAMES, OPENS, SYNCS, WRITES, strace, thread_name, thread_name_path,
+    walk,
 };
 
 const CLAUDE: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl";
@@ -440,12 +441,9 @@ impl Bench {
             self.dir.path().join("strace.log"),
             self.dir.path().join("out.json"),
         );
-        let mut all: Vec<String> = ["-f", "-y", "-qq", "-o"].map(str::to_owned).to_vec();
-        all.push(log.to_string_lossy().into_owned());
-        all.extend_from_slice(options);
         let stdout = fs::File::create(&document).expect("a file");
         let out = self
-            .command("strace", &all, args)
+            .command("strace", &strace(&log, options), args)
             .stdout(stdout)
             .output()
             .expect("strace starts");
@@ -471,6 +469,9 @@ impl Bench {
             println!("passed over: strace is missing");
             return None;
         }
+        let (mut folders, mut before) = (Vec::new(), Vec::new());
+        walk(&self.data(), &mut folders, &mut before);
+        let before: Vec<PathBuf> = before.into_iter().map(|f| f.0).collect();
         let names = [WRITES, SYNCS, NAMES, OPENS].concat();
         let ended = self.traced(
             args,
@@ -489,10 +490,12 @@ impl Bench {
         let mut of_names: BTreeMap<(String, String), u64> = BTreeMap::new();
         let mut seen: BTreeMap<(String, String), u64> = BTreeMap::new();
         let mut calls = Vec::new();
+        let mut idle = Idle::new(before.iter());
         for line in ended.log.lines() {
             let Some((thread, name)) = thread_name(line) else {
                 continue;
             };
+            let idle = idle.is(&name, line);
             let of_name = of_names.entry((thread, name)).or_default();
             *of_name += 1;
             let of_name = *of_name;
@@ -511,6 +514,7 @@ impl Bench {
                 name,
                 path,
                 changes: true,
+                idle,
             });
         }
         Some(calls)
@@ -866,8 +870,7 @@ fn no_second_sync(ended: &Ended, when: &str) {
                     return;
                 }
                 failed = Some(path);
-            } else if failed.as_ref() == Some(&path) && Path::new(&path).extension().is_some() {
-                // A folder is opened anew for each sync: what was put right in it is another change.
+            } else if failed.as_ref() == Some(&path) {
                 second = second.or(Some(line));
             }
         } else if let Some(path) = &failed

@@ -16,6 +16,16 @@ const GATHER: usize = 1 << 20;
 /// Stored bytes after which a batch is ended by itself.
 pub(super) const BATCH_BYTES: u64 = 32 << 20;
 
+/// What to do about an index that was removed.
+pub(super) const RUN_AGAIN: &str = "The derived index was removed; run the command again.";
+
+/// Why a store is of no use any more.
+#[derive(Debug, Clone, Copy)]
+enum GivenUp {
+    WriteFailed,
+    IndexRemoved,
+}
+
 /// The objects of a mirror, with one pack open for appending.
 #[derive(Debug)]
 pub(super) struct Store<'l> {
@@ -30,7 +40,7 @@ pub(super) struct Store<'l> {
     /// Objects that are in the pack and not yet in the index.
     fresh: HashMap<Digest, Loc>,
     batch: Batch,
-    poisoned: bool,
+    given_up: Option<GivenUp>,
     /// Bytes ever put, records with their headers.
     pub stored: u64,
     /// Objects put although the index knew them: they were damaged.
@@ -75,21 +85,27 @@ impl<'l> Store<'l> {
             gathered: Vec::new(),
             fresh: HashMap::new(),
             batch: Batch::new(),
-            poisoned: false,
+            given_up: None,
             stored: 0,
             healed: 0,
         }
     }
 
-    /// Fails when an earlier write failed: what the disk then holds is not known.
+    /// Fails when an earlier write failed, for what the disk then holds is not known, or when the
+    /// index was removed.
     pub(super) fn usable(&self) -> Result<()> {
-        if self.poisoned {
-            return Err(Error::new(
+        match self.given_up {
+            None => Ok(()),
+            Some(GivenUp::WriteFailed) => Err(Error::new(
                 ErrorKind::Io,
                 "an earlier write to the mirror failed; nothing more is written in this run",
-            ));
+            )),
+            Some(GivenUp::IndexRemoved) => Err(Error::new(
+                ErrorKind::ArchiveCorrupt,
+                "the mirror's derived index was damaged and has been removed",
+            )
+            .with_hint(RUN_AGAIN)),
         }
-        Ok(())
     }
 
     /// Runs a step whose failure ends this writer.
@@ -97,15 +113,20 @@ impl<'l> Store<'l> {
         self.usable()?;
         let done = step(self);
         if done.is_err() {
-            self.poisoned = true;
+            self.give_up(GivenUp::WriteFailed);
         }
         done
     }
 
     /// Takes a damaged index away; this store is then of no use any more.
     pub(super) fn index_failed(&mut self) -> Result<()> {
-        self.poisoned = true;
+        self.give_up(GivenUp::IndexRemoved);
         remove_index(&self.cap)
+    }
+
+    /// The first reason stands: a new index makes no failed write good.
+    fn give_up(&mut self, why: GivenUp) {
+        self.given_up.get_or_insert(why);
     }
 
     /// Whether objects wait for the end of their batch.
@@ -125,7 +146,7 @@ impl<'l> Store<'l> {
             Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
                 // Gone with it: the next writer makes it again from the packs.
                 self.index_failed()?;
-                Err(e.with_hint("The derived index was removed; run the command again."))
+                Err(e.with_hint(RUN_AGAIN))
             }
             other => other,
         }

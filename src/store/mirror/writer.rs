@@ -11,7 +11,7 @@ use super::ledger::{self, LineHash};
 use super::pack;
 use super::recipe::{self, Op, Segment};
 use super::record::{self, Kind, Sealed};
-use super::store::{BATCH_BYTES, Store};
+use super::store::{BATCH_BYTES, RUN_AGAIN, Store};
 use super::types::{
     Added, CaptureLine, CaptureMeta, GroupMember, Head, MirrorProblem, Shape, SourceIdent, StatGate,
 };
@@ -165,6 +165,7 @@ impl<'l> MirrorWriter<'l> {
         }
         let row = match self.store.index.source(key) {
             Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => {
+                self.store.usable()?;
                 self.index_again(e)?;
                 self.store.index.source(key)?
             }
@@ -179,7 +180,7 @@ impl<'l> MirrorWriter<'l> {
         let pending = !self.pending.is_empty() || self.store.has_batch();
         self.store.index_failed()?;
         if pending {
-            return Err(why.with_hint("The derived index was removed; run the command again."));
+            return Err(why.with_hint(RUN_AGAIN));
         }
         let (store, mut problems) = recover::open(self.store.cap)?;
         self.store = store;
