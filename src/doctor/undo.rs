@@ -146,6 +146,8 @@ impl UndoPlanner {
                 .map(|r| (r.clone(), true))
                 .ok_or_else(|| {
                     Error::new(ErrorKind::NotFound, "there is no run that could be undone")
+                        .with_hint("Nothing was taken away here, or all of it was put back:")
+                        .with_hint_argv(["cass", "doctor", "runs", "list"])
                 }),
         }
     }

@@ -10,6 +10,7 @@ use super::sealed::{Approval, Plan};
 use crate::disk::{Capture, Root, WriterLock};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::index::make_data_dir;
 use crate::model::plan::{Action, DerivedAsset, PlanKind};
 use crate::model::watch::Watch;
 use crate::store::archive::verify_generation;
@@ -57,10 +58,12 @@ pub struct Applied {
     pub finished: Vec<Finished>,
 }
 
-/// Applies what was approved, or refuses.
+/// Applies what was approved, or refuses. The data directory is made where there is none and the plan
+/// begins an archive.
 ///
 /// # Errors
-/// Refusals, after which nothing has changed: `not-found` without a data directory, `lock-busy`,
+/// Refusals, after which nothing has changed: `not-initialized` where there is no data directory,
+/// `lock-busy`,
 /// `plan-mismatch` (its context names what moved), `blocked`, `no-space`, and what planning says.
 pub fn apply(
     env: &Env,
@@ -68,16 +71,13 @@ pub fn apply(
     approval: &Approval,
     watch: Watch<'_>,
 ) -> Result<Applied> {
-    let root = Root::open(env.data_dir())?.ok_or_else(|| {
-        Error::new(
-            ErrorKind::NotInitialized,
-            format!("there is nothing in {}", env.data_dir().display()),
-        )
-        .with_hint("Nothing was ever indexed here.")
-    })?;
+    let root = match Root::open(env.data_dir())? {
+        Some(root) => root,
+        None => begin(env, planner, approval, watch)?,
+    };
     refuse_unsafe(&root)?;
     refuse_newer(&root)?;
-    let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;
+    let lock = WriterLock::acquire(root, planner.kind().command(), env.now_ms())?;
     let cap = Capture::new(&lock);
     let root = cap.root();
     let ground = Ground::under(env, root, watch);
@@ -145,6 +145,32 @@ pub fn apply(
     })
 }
 
+/// Makes the data directory for a plan that was approved before there was one.
+fn begin(
+    env: &Env,
+    planner: &dyn Planner,
+    approval: &Approval,
+    watch: Watch<'_>,
+) -> Result<Root> {
+    let plan = Plan::seal(planner.plan(&Ground::nowhere(env, watch))?)?;
+    if plan.is_empty() {
+        return Err(Error::new(
+            ErrorKind::NotInitialized,
+            format!("there is nothing in {}", env.data_dir().display()),
+        )
+        .with_hint("Index first.")
+        .with_hint_argv(["cass", "index"]));
+    }
+    if !approves(approval, &plan) {
+        return Err(mismatch(approval, &plan, &[]));
+    }
+    if let Some(error) = plan.blocked() {
+        return Err(error);
+    }
+    check_room(&Root::absent(env.data_dir()), &plan)?;
+    make_data_dir(env)
+}
+
 fn approves(approval: &Approval, plan: &Plan) -> bool {
     match approval {
         Approval::Shown { fingerprint, .. } => fingerprint == plan.fingerprint(),
@@ -168,34 +194,47 @@ fn refuse(
     plan: Plan,
     finished: Vec<Finished>,
 ) -> Result<Applied> {
+    if let Approval::Shown { fingerprint, .. } = approval {
+        // Of this command: a fingerprint of another was never approved for this one.
+        let before = run::receipt_of(root, fingerprint.as_str())?;
+        if let Some(receipt) = before.filter(|r| r.kind == plan.body().kind) {
+            return Ok(Applied {
+                plan,
+                ended: Ended::AlreadyApplied {
+                    receipt: Box::new(receipt),
+                },
+                finished,
+            });
+        }
+    }
+    Err(mismatch(approval, &plan, &finished))
+}
+
+/// What was approved is not what would be done.
+fn mismatch(approval: &Approval, plan: &Plan, finished: &[Finished]) -> Error {
     let Approval::Shown {
         fingerprint,
         covered,
     } = approval
     else {
-        return Err(Error::new(
+        return Error::new(
             ErrorKind::Blocked,
             "the state moved: what is needed now is not for an automatic run",
         )
         .with_context("gate", "auto-eligibility")
         .with_hint("Nothing was changed. This plans the repair:")
-        .with_hint_argv(["cass", "doctor", "repair"]));
+        .with_hint_argv(["cass", "doctor", "repair"]);
     };
-    // Of this command: a fingerprint of another was never approved for this one.
-    let before = run::receipt_of(root, fingerprint.as_str())?;
-    if let Some(receipt) = before.filter(|r| r.kind == plan.body().kind) {
-        return Ok(Applied {
-            plan,
-            ended: Ended::AlreadyApplied {
-                receipt: Box::new(receipt),
-            },
-            finished,
-        });
-    }
+    let changed = match finished.len() {
+        0 => "nothing was changed",
+        1 => "a run that was killed was finished first, and nothing else was changed",
+        _ => "runs that were killed were finished first, and nothing else was changed",
+    };
     let mut error = Error::new(
         ErrorKind::PlanMismatch,
-        "the plan with this fingerprint is not the plan for the state as it is now; nothing was \
-         changed",
+        format!(
+            "the plan with this fingerprint is not the plan for the state as it is now; {changed}"
+        ),
     )
     .with_context("approved", fingerprint.as_str())
     .with_context("current", plan.fingerprint().as_str())
@@ -208,7 +247,7 @@ fn refuse(
     if !finished.is_empty() {
         error = error.with_context("finished_runs", finished.len().to_string());
     }
-    Err(error)
+    error
 }
 
 /// Room for all of it, before anything is written.

@@ -31,6 +31,15 @@ impl<'a> Ground<'a> {
         })
     }
 
+    /// The ground where there is no data directory.
+    pub(super) fn nowhere(env: &'a Env, watch: Watch<'a>) -> Self {
+        Ground {
+            env,
+            root: None,
+            watch,
+        }
+    }
+
     /// The ground under the writer lock.
     pub(super) fn under(env: &'a Env, root: &'a Root, watch: Watch<'a>) -> Self {
         Ground {

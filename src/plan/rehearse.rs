@@ -46,7 +46,7 @@ pub fn rehearse(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Re
     crate::store::mirror::refuse_newer(&root)?;
     // Nothing of another program's, and nothing for a plan that can't be made, is ever written.
     Plan::seal(planner.plan(&Ground::under(env, &root, watch))?)?;
-    let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;
+    let lock = WriterLock::acquire(root, planner.kind().command(), env.now_ms())?;
     let cap = Capture::new(&lock);
     run::finish_interrupted(cap, env.now_ms(), watch.interrupt)?;
     let plan = Plan::seal(planner.plan(&Ground::under(env, cap.root(), watch))?)?;

@@ -86,6 +86,8 @@ impl Place {
         let mut at = self.data();
         for part in rel.split('/') {
             at = match part.split_once('*') {
+                // Lexically: the data directory may not be there.
+                None if part == ".." => at.parent().unwrap().to_owned(),
                 None => at.join(part),
                 Some((head, tail)) => {
                     let mut names: Vec<String> = std::fs::read_dir(&at)

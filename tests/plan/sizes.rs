@@ -1,33 +1,15 @@
 //! Documents of plans are small: what is said twice, or was approved, is said once.
 
 use super::place::{Place, each};
-use super::states::{
-    CREATE, LEDGER, ORPHANS, RE_POINT, RECOVER, REPAIR, REPAIR_AGAIN, REPAIR_FROM, REPAIR_NOISE,
-    REPAIR_ROWS, RESTORE, RESTORE_KEEP, State, UNDO,
-};
+use super::states::KINDS;
 
 /// What a person or an agent reads in one look.
 const LIMIT: usize = 6 << 10;
 
 #[test]
 fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
-    let states: [&State; 13] = [
-        &REPAIR,
-        &REPAIR_AGAIN,
-        &REPAIR_FROM,
-        &REPAIR_NOISE,
-        &REPAIR_ROWS,
-        &RECOVER,
-        &RE_POINT,
-        &LEDGER,
-        &ORPHANS,
-        &CREATE,
-        &RESTORE,
-        &RESTORE_KEEP,
-        &UNDO,
-    ];
-    each(states.len(), 2, |i| {
-        let state = states[i];
+    each(KINDS.len(), 2, |i| {
+        let state = &*KINDS[i].state;
         let kind = state.words.join(" ");
         let p = Place::copy_of(&state.path());
         let plan = |ran: &super::sandbox::Ran| {
