@@ -101,9 +101,6 @@ pub fn apply(
     if !approves(approval, &plan) {
         return refuse(root, approval, plan, finished);
     }
-    if let Some(error) = plan.blocked() {
-        return Err(error);
-    }
     if plan.is_empty() {
         return Ok(Applied {
             plan,
@@ -111,20 +108,7 @@ pub fn apply(
             finished,
         });
     }
-    if plan.body().kind == PlanKind::BackupRestore
-        && !run::was_rehearsed(root, plan.fingerprint().as_str())?
-    {
-        return Err(Error::new(
-            ErrorKind::Blocked,
-            "a safety gate is shut (rehearsal): this restore was never rehearsed",
-        )
-        .with_context("gate", "rehearsal")
-        .with_hint(
-            "Nothing was changed. Run the command without --yes: it rehearses the restore.",
-        ));
-    }
-    check_room(root, &plan)?;
-    check_sound(root, &plan, watch)?;
+    may_begin(root, &plan, watch).map_err(|e| telling(e, &finished))?;
     let performed = perform(env, cap, &plan, watch)?;
     let ended = match performed {
         Performed::Done(receipt) => Ended::Applied { receipt },
@@ -143,6 +127,44 @@ pub fn apply(
         ended,
         finished,
     })
+}
+
+/// Gates, room, and what else has to hold before anything is written.
+fn may_begin(root: &Root, plan: &Plan, watch: Watch<'_>) -> Result<()> {
+    if let Some(error) = plan.blocked() {
+        return Err(error);
+    }
+    if plan.body().kind == PlanKind::BackupRestore
+        && !run::was_rehearsed(root, plan.fingerprint().as_str())?
+    {
+        return Err(Error::new(
+            ErrorKind::Blocked,
+            "a safety gate is shut (rehearsal): this restore was never rehearsed",
+        )
+        .with_context("gate", "rehearsal")
+        .with_hint(
+            "Nothing was changed. Run the command without --yes: it rehearses the restore.",
+        ));
+    }
+    check_room(root, plan)?;
+    check_sound(root, plan, watch)
+}
+
+/// What was finished before a refusal is told with it.
+fn telling(error: Error, finished: &[Finished]) -> Error {
+    if finished.is_empty() {
+        return error;
+    }
+    let hint = error.hint().unwrap_or_default();
+    let hint = hint.strip_prefix("Nothing was changed.").unwrap_or(hint);
+    let first = match finished.len() {
+        1 => "A run that was killed was finished first",
+        _ => "Runs that were killed were finished first",
+    };
+    let hint = format!("{first}, and nothing else was changed. {}", hint.trim_start());
+    error
+        .with_hint(hint.trim_end())
+        .with_context("finished_runs", finished.len().to_string())
 }
 
 /// Makes the data directory for a plan that was approved before there was one.
@@ -225,15 +247,14 @@ fn mismatch(approval: &Approval, plan: &Plan, finished: &[Finished]) -> Error {
         .with_hint("Nothing was changed. This plans the repair:")
         .with_hint_argv(["cass", "doctor", "repair"]);
     };
-    let changed = match finished.len() {
-        0 => "nothing was changed",
-        1 => "a run that was killed was finished first, and nothing else was changed",
-        _ => "runs that were killed were finished first, and nothing else was changed",
+    let changed = match finished {
+        [] => "; nothing was changed",
+        _ => "",
     };
     let mut error = Error::new(
         ErrorKind::PlanMismatch,
         format!(
-            "the plan with this fingerprint is not the plan for the state as it is now; {changed}"
+            "the plan with this fingerprint is not the plan for the state as it is now{changed}"
         ),
     )
     .with_context("approved", fingerprint.as_str())
@@ -244,10 +265,7 @@ fn mismatch(approval: &Approval, plan: &Plan, finished: &[Finished]) -> Error {
         let names = moved(covered, &now, MOVED_SHOWN);
         error = error.with_context("moved", names.join(" "));
     }
-    if !finished.is_empty() {
-        error = error.with_context("finished_runs", finished.len().to_string());
-    }
-    error
+    telling(error, finished)
 }
 
 /// Room for all of it, before anything is written.
@@ -260,7 +278,7 @@ pub(super) fn check_room(root: &Root, plan: &Plan) -> Result<()> {
     Err(Error::new(
         ErrorKind::NoSpace,
         format!(
-            "the plan needs {required} bytes and {free} are free in {}; nothing was changed",
+            "the plan needs {required} bytes and {free} are free in {}; nothing of it was begun",
             root.path().display()
         ),
     )
@@ -297,7 +315,7 @@ fn check_sound(root: &Root, plan: &Plan, watch: Watch<'_>) -> Result<()> {
         None => Ok(()),
         Some(why) => Err(Error::new(
             ErrorKind::VerifyFailed,
-            format!("the archive does not verify ({why}); nothing was changed"),
+            format!("the archive does not verify ({why}); no backup was made"),
         )
         .with_hint("Only a sound archive is backed up. This plans its repair:")
         .with_hint_argv(["cass", "doctor", "repair"])),

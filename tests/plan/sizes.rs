@@ -19,7 +19,10 @@ fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
         };
         let planned = &state.planned;
         let size = planned.stdout.len();
-        assert!(size <= LIMIT, "{kind}: {size} bytes: {}", planned.stdout);
+        // What would be lost is told in the document, and covered.
+        let loses = planned.text("/risk_level") == "high";
+        let limit = if loses { LIMIT + (2 << 10) } else { LIMIT };
+        assert!(size <= limit, "{kind}: {size} bytes: {}", planned.stdout);
         let brief = plan(planned).unwrap();
         assert!(brief["covered"].get("actions").is_none(), "{kind}");
         // In full it is what the fingerprint is of, without a look at anything else.
@@ -36,7 +39,7 @@ fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
 
         let applied = p.run(&state.apply).expect(0);
         let size = applied.stdout.len();
-        assert!(size <= LIMIT, "{kind}: {size} bytes: {}", applied.stdout);
+        assert!(size <= limit, "{kind}: {size} bytes: {}", applied.stdout);
         for pointer in [
             "/operation_outcome/kind",
             "/post_repair_probes",

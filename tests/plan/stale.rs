@@ -488,7 +488,7 @@ fn a_hundred_kinds_of_change_are_refused_and_nothing_is_written() {
         let after = p.bytes();
         if refused.json.pointer("/err/context/finished_runs").is_some() {
             // Whoever has the lock finishes what was killed, and says so; nothing else was begun.
-            if !refused.text("/err/message").contains("was finished first") {
+            if !refused.text("/err/hint").contains("finished first") {
                 wrong.push("tells nothing of what it finished".to_owned());
             }
             if runs != intents(&p) {

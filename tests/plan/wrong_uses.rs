@@ -373,18 +373,11 @@ impl Bench {
             }
             Malformed => {
                 let upper = fp.to_uppercase();
-                let forms = [
-                    "",
-                    "x",
-                    &fp[8..],
-                    &upper,
-                    &format!("{fp}0"),
-                    &format!("{fp} "),
-                ];
+                let forms = ["", &fp[8..], &upper, &format!("{fp} ")];
                 forms.iter().flat_map(|f| usage(self.with(f))).collect()
             }
             Truncated => {
-                let forms = [&fp[..fp.len() - 1], &fp[..12], "plan-v1-"];
+                let forms = [&fp[..fp.len() - 1], "plan-v1-"];
                 forms.iter().flat_map(|f| usage(self.with(f))).collect()
             }
             OfAnotherCommand if self.row.state.is_none() => usage(self.with(&self.other)),
@@ -453,7 +446,7 @@ impl Bench {
             codes: vec![7],
             kind: Some("lock-busy"),
             told: Some(format!("cass {command} (pid ")),
-            runs: false,
+            shows_plan: false,
         };
         let wrong = self.refused(&self.apply, &answer, |words| self.p.run(words));
         drop(holder);
@@ -513,8 +506,8 @@ impl Bench {
         {
             wrong.push(format!("says nothing of {told:?}"));
         }
-        if answer.runs {
-            wrong.extend(self.follow(&err["hint_argv"], refused.code));
+        if answer.shows_plan && refused.code == answer.codes[0] {
+            wrong.extend(self.follow(&err["hint_argv"]));
         }
         wrong
             .into_iter()
@@ -522,20 +515,16 @@ impl Bench {
             .collect()
     }
 
-    /// Runs the command that a refusal names.
-    fn follow(&self, argv: &Value, code: i32) -> Option<String> {
+    /// Runs the command that a refusal names: it shows the plan, or how the command is used.
+    fn follow(&self, argv: &Value) -> Option<String> {
         let Some(argv) = argv.as_array() else {
             return Some("names no command".to_owned());
         };
         let words: Vec<&str> = argv.iter().skip(1).map(|w| w.as_str().unwrap()).collect();
         let shown = self.p.run(&words);
-        if words.contains(&"--help") || code != 20 {
-            return (shown.code != 0 && code == 2).then(|| format!("{words:?}: {}", shown.code));
-        }
-        match fingerprint_in(&shown) {
-            None => Some(format!("{words:?} shows no plan: {}", shown.stdout)),
-            Some(_) => None,
-        }
+        let shows = words.contains(&"--help") || fingerprint_in(&shown).is_some();
+        // After a change the plan may be shut, and says why.
+        (![0, 21].contains(&shown.code) || !shows).then(|| format!("{words:?} shows no plan: {}", shown.stdout))
     }
 }
 
@@ -545,8 +534,8 @@ struct Answer {
     /// With the first code.
     kind: Option<&'static str>,
     told: Option<String>,
-    /// Whether it names a command that runs and shows the plan.
-    runs: bool,
+    /// Whether it names the command that shows the plan.
+    shows_plan: bool,
 }
 
 impl Answer {
@@ -555,7 +544,7 @@ impl Answer {
             codes: vec![2],
             kind: Some("usage"),
             told: None,
-            runs: true,
+            shows_plan: true,
         }
     }
 
@@ -564,7 +553,7 @@ impl Answer {
             codes: vec![20],
             kind: Some("plan-mismatch"),
             told: None,
-            runs: true,
+            shows_plan: true,
         }
     }
 
@@ -573,7 +562,7 @@ impl Answer {
             codes: vec![9],
             kind: Some("permission-denied"),
             told: Some(told.to_owned()),
-            runs: false,
+            shows_plan: false,
         }
     }
 }
