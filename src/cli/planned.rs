@@ -60,9 +60,7 @@ pub(super) fn approval(args: &ApplyArgs, words: &[String]) -> Result<Option<Appr
                 ErrorKind::Usage,
                 "--plan-fingerprint names a plan, and only --yes applies it",
             )
-            .with_hint(
-                "Nothing was changed. Add --yes to apply it; this shows the plan once more:",
-            )
+            .with_hint("Nothing was changed. Add --yes to apply it; this shows the plan once more:")
             .with_hint_argv(dry_run()));
         }
     };

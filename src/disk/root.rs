@@ -405,8 +405,7 @@ impl Root {
                 rustix::fs::statvfs(above.unwrap_or(&self.path))
             }
         };
-        let v = found
-            .map_err(|e| Error::io("ask for free space of", &self.path, e.into()))?;
+        let v = found.map_err(|e| Error::io("ask for free space of", &self.path, e.into()))?;
         Ok(v.f_bavail.saturating_mul(v.f_frsize))
     }
 

@@ -4,7 +4,7 @@
 //! receipt. A refusal before the intent changes nothing.
 
 use super::fingerprint::moved;
-use super::ground::{Ground, Planner, refuse_unsafe};
+use super::ground::{Ground, Planner, nothing_there, refuse_unsafe};
 use super::perform::{Performed, perform};
 use super::sealed::{Approval, Plan};
 use crate::disk::{Capture, Root, WriterLock};
@@ -161,27 +161,20 @@ fn telling(error: Error, finished: &[Finished]) -> Error {
         1 => "A run that was killed was finished first",
         _ => "Runs that were killed were finished first",
     };
-    let hint = format!("{first}, and nothing else was changed. {}", hint.trim_start());
+    let hint = format!(
+        "{first}, and nothing else was changed. {}",
+        hint.trim_start()
+    );
     error
         .with_hint(hint.trim_end())
         .with_context("finished_runs", finished.len().to_string())
 }
 
 /// Makes the data directory for a plan that was approved before there was one.
-fn begin(
-    env: &Env,
-    planner: &dyn Planner,
-    approval: &Approval,
-    watch: Watch<'_>,
-) -> Result<Root> {
+fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>) -> Result<Root> {
     let plan = Plan::seal(planner.plan(&Ground::nowhere(env, watch))?)?;
     if plan.is_empty() {
-        return Err(Error::new(
-            ErrorKind::NotInitialized,
-            format!("there is nothing in {}", env.data_dir().display()),
-        )
-        .with_hint("Index first.")
-        .with_hint_argv(["cass", "index"]));
+        return Err(nothing_there(env));
     }
     if !approves(approval, &plan) {
         return Err(mismatch(approval, &plan, &[]));

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use super::lab::damage_text;
-use super::place::{Place, copy, each};
+use super::lab::{copy, damage_text};
+use super::place::{Place, each};
 use super::sandbox::files_below;
 use super::states::{
     CLOSE, CREATE, CREATE_OPEN, FINISH, FRESH, KINDS, LEDGER, ORPHANS, RE_POINT, RECOVER, REPAIR,
@@ -431,7 +431,10 @@ fn cases() -> Vec<Case> {
         fs::write(p.data().join("CURRENT"), "g00000001\n").unwrap();
     });
     c.add(&CREATE_OPEN, "the live database is damaged", &[23], |p| {
-        damage_text(&p.find("generations/g00000002/agent_search.db"), b"answer 9:");
+        damage_text(
+            &p.find("generations/g00000002/agent_search.db"),
+            b"answer 9:",
+        );
     });
     c.add(&CREATE_OPEN, "news", &[], |p| {
         new_session(p);

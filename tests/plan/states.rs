@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use super::lab::{apply_argv, back_up, db, fingerprint, flip, indexed, plan, tamper};
-use super::place::{Place, copy};
+use super::lab::{apply_argv, back_up, copy, db, fingerprint, flip, indexed, killed, plan, tamper};
+use super::place::Place;
 use super::sandbox::{Ran, Sandbox};
 
 /// A data directory and a plan for it.
@@ -330,32 +330,6 @@ fn fresh() -> State {
     fs::remove_dir_all(s.data()).unwrap();
     let named = named.to_str().unwrap().to_owned();
     State::of(s, &["doctor", "repair", "--from", &named])
-}
-
-/// A repair that was killed behind the replacement of `CURRENT`, or before it: its candidate is there,
-/// and the old archive as it was. Gives the id of the run.
-pub fn killed(s: &Sandbox, took_effect: bool) -> String {
-    let before = tempfile::tempdir_in(s.path()).unwrap();
-    copy(&s.data(), before.path());
-    let planned = plan(s, &["doctor", "repair"]).expect(0);
-    let applied = super::lab::apply(s, &planned).expect(0);
-    let receipt = applied.text("/receipt/path").to_owned();
-    let run = applied.text("/receipt/run_id").to_owned();
-    if took_effect {
-        fs::remove_file(s.data().join(receipt)).unwrap();
-        return run;
-    }
-    let intent = format!("doctor/intents/{run}.json");
-    let candidate = format!("generations/{}", super::lab::current(s));
-    for rel in [intent, candidate] {
-        let to = before.path().join(&rel);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::rename(s.data().join(&rel), to).unwrap();
-    }
-    fs::remove_dir_all(s.data()).unwrap();
-    fs::create_dir(s.data()).unwrap();
-    copy(before.path(), &s.data());
-    run
 }
 
 /// A repair that was killed after it took effect.

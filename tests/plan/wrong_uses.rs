@@ -524,7 +524,8 @@ impl Bench {
         let shown = self.p.run(&words);
         let shows = words.contains(&"--help") || fingerprint_in(&shown).is_some();
         // After a change the plan may be shut, and says why.
-        (![0, 21].contains(&shown.code) || !shows).then(|| format!("{words:?} shows no plan: {}", shown.stdout))
+        (![0, 21].contains(&shown.code) || !shows)
+            .then(|| format!("{words:?} shows no plan: {}", shown.stdout))
     }
 }
 
@@ -615,4 +616,28 @@ fn every_wrong_use_of_every_command_is_refused_and_changes_nothing() {
     );
     let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn nothing_is_made_where_nothing_was() {
+    let s = Sandbox::new();
+    let planned = s.run(&["doctor", "repair"]).expect(0);
+    assert_eq!(planned.text("/status"), "no-op");
+    let fp = fingerprint_in(&planned).unwrap();
+    let words = ["doctor", "repair", "--yes", "--plan-fingerprint", &fp];
+    let refused = s.run(&words).expect(3);
+    assert_eq!(refused.text("/err/hint_argv/1"), "index");
+    s.run(&["doctor", "--fix"]).expect(0);
+    for words in [
+        &["doctor", "backups", "create"][..],
+        &["doctor", "backups", "restore", "b00000001"],
+        &["doctor", "runs", "show", "latest"],
+        &["doctor", "runs", "undo", "latest"],
+        &["doctor", "repair", "--from", "/nonexistent/archive.db"],
+    ] {
+        let refused = s.run(words).expect(3);
+        assert!(refused.at("/err/hint").is_string(), "{}", refused.stdout);
+    }
+    s.run(&["doctor", "runs", "list"]).expect(0);
+    assert!(!s.data().exists());
 }
