@@ -286,10 +286,10 @@ pub struct ApplyArgs {
     #[arg(long, conflicts_with = "yes")]
     pub dry_run: bool,
     /// Apply the plan that was shown
-    #[arg(long, requires = "plan_fingerprint")]
+    #[arg(long)]
     pub yes: bool,
     /// The fingerprint of the plan that was shown
-    #[arg(long, value_name = "FP", requires = "yes")]
+    #[arg(long, value_name = "FP")]
     pub plan_fingerprint: Option<String>,
     /// The JSON document of the dry run: a refusal then lists what moved
     #[arg(long, value_name = "FILE", requires = "yes")]

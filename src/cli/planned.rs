@@ -43,13 +43,28 @@ impl Came {
 
 /// What the flags approve; `None` for a dry run.
 pub(super) fn approval(args: &ApplyArgs, words: &[String]) -> Result<Option<Approval>> {
-    let Some(text) = args.plan_fingerprint.as_deref().filter(|_| args.yes) else {
-        return Ok(None);
+    let dry_run = || std::iter::once("cass".to_owned()).chain(words.iter().cloned());
+    let text = match (args.yes, args.plan_fingerprint.as_deref()) {
+        (false, None) => return Ok(None),
+        (true, Some(text)) => text,
+        (true, None) => {
+            return Err(Error::new(
+                ErrorKind::Usage,
+                "--yes applies a plan that was shown, and --plan-fingerprint says which",
+            )
+            .with_hint("Nothing was changed. This shows the plan and its fingerprint:")
+            .with_hint_argv(dry_run()));
+        }
+        (false, Some(_)) => {
+            return Err(Error::new(
+                ErrorKind::Usage,
+                "--plan-fingerprint names a plan, and only --yes applies it",
+            )
+            .with_hint("Nothing was changed. Add --yes to apply it; this shows the plan once more:")
+            .with_hint_argv(dry_run()));
+        }
     };
-    let fingerprint = Fingerprint::parse(text).map_err(|e| {
-        let dry_run = std::iter::once("cass".to_owned()).chain(words.iter().cloned());
-        e.with_hint_argv(dry_run)
-    })?;
+    let fingerprint = Fingerprint::parse(text).map_err(|e| e.with_hint_argv(dry_run()))?;
     let covered = match &args.plan_file {
         Some(path) => {
             let covered = covered(path)?;

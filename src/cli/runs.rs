@@ -161,7 +161,11 @@ fn named(text: &str) -> Option<RunId> {
 }
 
 fn no_such(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no run {name:?}"))
+    let what = match name {
+        LATEST => "nothing was ever applied here".to_owned(),
+        _ => format!("there is no run {name:?}"),
+    };
+    Error::new(ErrorKind::NotFound, what)
         .with_hint("This lists the runs:")
         .with_hint_argv(["cass", "doctor", "runs", "list"])
 }
@@ -181,10 +185,7 @@ impl Human for RunsListBody {
                 (true, ..) => "damaged",
                 (_, None, _) => "not finished",
                 (_, Some(RunStatus::Applied), Some(_)) => "undone",
-                (_, Some(RunStatus::Applied), None) => "applied",
-                (_, Some(RunStatus::Failed), _) => "failed",
-                (_, Some(RunStatus::RolledBack), _) => "rolled back",
-                (_, Some(RunStatus::Rehearsed), _) => "rehearsed",
+                (_, Some(status), _) => status.word(),
             };
             page.fact(&format!("{}  {kind} {status}", run.run_id));
         }

@@ -251,9 +251,10 @@ impl<'lock> Capture<'lock> {
         let root = self.root();
         let name = format!(".scratch-{}", std::process::id());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::openat(root.fd(), name.as_str(), flags | OFlags::CLOEXEC, FILE_MODE)
+        let folder = root.fd().map_err(|e| root.failed("create", &name, e))?;
+        let fd = rustix::fs::openat(folder, name.as_str(), flags | OFlags::CLOEXEC, FILE_MODE)
             .map_err(|e| root.failed("create", &name, e))?;
-        rustix::fs::unlinkat(root.fd(), name.as_str(), AtFlags::empty())
+        rustix::fs::unlinkat(folder, name.as_str(), AtFlags::empty())
             .map_err(|e| root.failed("unlink", &name, e))?;
         Ok(File::from(fd))
     }

@@ -41,9 +41,11 @@ impl WriterLock {
     /// `lock-busy` with owner and age when another process holds it; `permission-denied`,
     /// `no-space` or `io`.
     pub fn acquire(root: Root, command: &str, now_ms: i64) -> Result<WriterLock> {
-        match rustix::fs::mkdirat(root.fd(), DIR, DIR_MODE) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => {}
+        match root
+            .fd()
+            .and_then(|fd| rustix::fs::mkdirat(fd, DIR, DIR_MODE))
+        {
+            Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(root.failed("create", DIR, e)),
         }
         let create = |rel: &str| -> Result<File> {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,8 @@ pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 /// never hold `..`.
 #[derive(Debug)]
 pub struct Root {
-    fd: OwnedFd,
+    /// None where nothing was made yet: then nothing is found below it.
+    fd: Option<OwnedFd>,
     path: PathBuf,
 }
 
@@ -66,7 +67,7 @@ impl Root {
             Mode::empty(),
         ) {
             Ok(fd) => Ok(Some(Root {
-                fd,
+                fd: Some(fd),
                 path: canonical,
             })),
             Err(Errno::NOENT) => Ok(None),
@@ -117,6 +118,16 @@ impl Root {
         })
     }
 
+    /// The data directory at `path` as it is before it is made: nothing is in it, and nothing can be
+    /// put there.
+    #[must_use]
+    pub fn absent(path: &Path) -> Root {
+        Root {
+            fd: None,
+            path: path.to_owned(),
+        }
+    }
+
     /// The canonical path of the data directory.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -129,8 +140,8 @@ impl Root {
         self.path.join(rel)
     }
 
-    pub(super) fn fd(&self) -> impl AsFd + '_ {
-        self.fd.as_fd()
+    pub(super) fn fd(&self) -> rustix::io::Result<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd).ok_or(Errno::NOENT)
     }
 
     /// Opens `rel` without following any link below the root.
@@ -147,7 +158,7 @@ impl Root {
             let resolve =
                 ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             let rel = if rel.is_empty() { "." } else { rel };
-            match rustix::fs::openat2(&self.fd, rel, flags | OFlags::CLOEXEC, mode, resolve) {
+            match rustix::fs::openat2(self.fd()?, rel, flags | OFlags::CLOEXEC, mode, resolve) {
                 Err(Errno::NOSYS) => {}
                 other => return other,
             }
@@ -157,7 +168,7 @@ impl Root {
 
     fn open_by_parts(&self, rel: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let dir = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut at = rustix::io::dup(&self.fd)?;
+        let mut at = rustix::io::dup(self.fd()?)?;
         let mut parts = rel
             .split('/')
             .filter(|p| !p.is_empty() && *p != ".")
@@ -381,13 +392,20 @@ impl Root {
         Ok(true)
     }
 
-    /// Bytes free for this user on the data directory's file system.
+    /// Bytes free for this user on the data directory's file system; where it is not there yet, on the
+    /// one that it is made on.
     ///
     /// # Errors
     /// `io` when the file system does not answer.
     pub fn free_bytes(&self) -> Result<u64> {
-        let v = rustix::fs::fstatvfs(&self.fd)
-            .map_err(|e| Error::io("ask for free space of", &self.path, e.into()))?;
+        let found = match &self.fd {
+            Some(fd) => rustix::fs::fstatvfs(fd),
+            None => {
+                let above = self.path.ancestors().find(|at| at.exists());
+                rustix::fs::statvfs(above.unwrap_or(&self.path))
+            }
+        };
+        let v = found.map_err(|e| Error::io("ask for free space of", &self.path, e.into()))?;
         Ok(v.f_bavail.saturating_mul(v.f_frsize))
     }
 

@@ -43,7 +43,7 @@ impl Planner for UndoPlanner {
     fn plan(&self, ground: &Ground<'_>) -> Result<Draft> {
         let root = ground
             .root()
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "nothing was ever run here"))?;
+            .ok_or_else(|| nothing_to_undo("nothing was ever applied here"))?;
         refuse_newer(root)?;
         let (receipt, holds) = self.receipt(root)?;
         if !holds {
@@ -146,11 +146,15 @@ impl UndoPlanner {
                         && (sealed_before(r).is_some() || !r.moved.is_empty() || r.accepts_loss())
                 })
                 .map(|r| (r.clone(), true))
-                .ok_or_else(|| {
-                    Error::new(ErrorKind::NotFound, "there is no run that could be undone")
-                }),
+                .ok_or_else(|| nothing_to_undo("there is no run that could be undone")),
         }
     }
+}
+
+fn nothing_to_undo(what: &str) -> Error {
+    Error::new(ErrorKind::NotFound, what)
+        .with_hint("This lists what was applied and what was undone:")
+        .with_hint_argv(["cass", "doctor", "runs", "list"])
 }
 
 /// The plan to undo what does not hold any more: it is shut, and differs from the one that undid it,

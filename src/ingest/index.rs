@@ -117,19 +117,34 @@ fn index_was_removed(env: &Env) -> Result<bool> {
     Ok(root.exists(layout::MIRROR_FORMAT)? && !root.exists(layout::MIRROR_INDEX_DB)?)
 }
 
+/// Makes the data directory where there is none, unless its place is not safe.
+///
+/// # Errors
+/// `unsafe-target` where it and a harness's folder lie in one another; `config-invalid`,
+/// `permission-denied`, `no-space`.
+pub fn make_data_dir(env: &Env) -> Result<Root> {
+    refuse_overlap(env, &Config::load(env.config_dir(), env.home())?)?;
+    Root::open_or_create(env.data_dir())
+}
+
+fn refuse_overlap(env: &Env, config: &Config) -> Result<()> {
+    let Some(root) = overlapping(env, config, env.data_dir()) else {
+        return Ok(());
+    };
+    Err(Error::new(
+        ErrorKind::UnsafeTarget,
+        format!(
+            "the data directory {} and the harness's folder {} lie in one another",
+            env.data_dir().display(),
+            root.display()
+        ),
+    )
+    .with_hint("Name another data directory with --data-dir or CASS_DATA_DIR."))
+}
+
 fn attempt(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
     let config = Config::load(env.config_dir(), env.home())?;
-    if let Some(root) = overlapping(env, &config, env.data_dir()) {
-        return Err(Error::new(
-            ErrorKind::UnsafeTarget,
-            format!(
-                "the data directory {} and the harness's folder {} lie in one another",
-                env.data_dir().display(),
-                root.display()
-            ),
-        )
-        .with_hint("Name another data directory with --data-dir or CASS_DATA_DIR."));
-    }
+    refuse_overlap(env, &config)?;
     // Looked at before anything is made: what belongs to another program stays untouched.
     if let Some(root) = Root::open(env.data_dir())? {
         match generation::locate(&root) {

@@ -75,6 +75,18 @@ impl PlanKind {
             PlanKind::Undo => "undo",
         }
     }
+
+    /// The words of the command, without the program's.
+    #[must_use]
+    pub const fn command(self) -> &'static str {
+        match self {
+            PlanKind::Repair => "doctor repair",
+            PlanKind::Fix => "doctor --fix",
+            PlanKind::BackupCreate => "doctor backups create",
+            PlanKind::BackupRestore => "doctor backups restore",
+            PlanKind::Undo => "doctor runs undo",
+        }
+    }
 }
 
 /// One file by its content.

@@ -4,12 +4,13 @@
 //! receipt. A refusal before the intent changes nothing.
 
 use super::fingerprint::moved;
-use super::ground::{Ground, Planner, refuse_unsafe};
+use super::ground::{Ground, Planner, nothing_there, refuse_unsafe};
 use super::perform::{Performed, perform};
 use super::sealed::{Approval, Plan};
 use crate::disk::{Capture, Root, WriterLock};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ingest::index::make_data_dir;
 use crate::model::plan::{Action, DerivedAsset, PlanKind};
 use crate::model::watch::Watch;
 use crate::store::archive::verify_generation;
@@ -57,10 +58,12 @@ pub struct Applied {
     pub finished: Vec<Finished>,
 }
 
-/// Applies what was approved, or refuses.
+/// Applies what was approved, or refuses. The data directory is made where there is none and the plan
+/// begins an archive.
 ///
 /// # Errors
-/// Refusals, after which nothing has changed: `not-found` without a data directory, `lock-busy`,
+/// Refusals, after which nothing has changed: `not-initialized` where there is no data directory,
+/// `lock-busy`,
 /// `plan-mismatch` (its context names what moved), `blocked`, `no-space`, and what planning says.
 pub fn apply(
     env: &Env,
@@ -68,16 +71,13 @@ pub fn apply(
     approval: &Approval,
     watch: Watch<'_>,
 ) -> Result<Applied> {
-    let root = Root::open(env.data_dir())?.ok_or_else(|| {
-        Error::new(
-            ErrorKind::NotInitialized,
-            format!("there is nothing in {}", env.data_dir().display()),
-        )
-        .with_hint("Nothing was ever indexed here.")
-    })?;
+    let root = match Root::open(env.data_dir())? {
+        Some(root) => root,
+        None => begin(env, planner, approval, watch)?,
+    };
     refuse_unsafe(&root)?;
     refuse_newer(&root)?;
-    let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;
+    let lock = WriterLock::acquire(root, planner.kind().command(), env.now_ms())?;
     let cap = Capture::new(&lock);
     let root = cap.root();
     let ground = Ground::under(env, root, watch);
@@ -101,9 +101,6 @@ pub fn apply(
     if !approves(approval, &plan) {
         return refuse(root, approval, plan, finished);
     }
-    if let Some(error) = plan.blocked() {
-        return Err(error);
-    }
     if plan.is_empty() {
         return Ok(Applied {
             plan,
@@ -111,20 +108,7 @@ pub fn apply(
             finished,
         });
     }
-    if plan.body().kind == PlanKind::BackupRestore
-        && !run::was_rehearsed(root, plan.fingerprint().as_str())?
-    {
-        return Err(Error::new(
-            ErrorKind::Blocked,
-            "a safety gate is shut (rehearsal): this restore was never rehearsed",
-        )
-        .with_context("gate", "rehearsal")
-        .with_hint(
-            "Nothing was changed. Run the command without --yes: it rehearses the restore.",
-        ));
-    }
-    check_room(root, &plan)?;
-    check_sound(root, &plan, watch)?;
+    may_begin(root, &plan, watch).map_err(|e| telling(e, &finished))?;
     let performed = perform(env, cap, &plan, watch)?;
     let ended = match performed {
         Performed::Done(receipt) => Ended::Applied { receipt },
@@ -143,6 +127,63 @@ pub fn apply(
         ended,
         finished,
     })
+}
+
+/// Gates, room, and what else has to hold before anything is written.
+fn may_begin(root: &Root, plan: &Plan, watch: Watch<'_>) -> Result<()> {
+    if let Some(error) = plan.blocked() {
+        return Err(error);
+    }
+    if plan.body().kind == PlanKind::BackupRestore
+        && !run::was_rehearsed(root, plan.fingerprint().as_str())?
+    {
+        return Err(Error::new(
+            ErrorKind::Blocked,
+            "a safety gate is shut (rehearsal): this restore was never rehearsed",
+        )
+        .with_context("gate", "rehearsal")
+        .with_hint(
+            "Nothing was changed. Run the command without --yes: it rehearses the restore.",
+        ));
+    }
+    check_room(root, plan)?;
+    check_sound(root, plan, watch)
+}
+
+/// What was finished before a refusal is told with it.
+fn telling(error: Error, finished: &[Finished]) -> Error {
+    if finished.is_empty() {
+        return error;
+    }
+    let hint = error.hint().unwrap_or_default();
+    let hint = hint.strip_prefix("Nothing was changed.").unwrap_or(hint);
+    let first = match finished.len() {
+        1 => "A run that was killed was finished first",
+        _ => "Runs that were killed were finished first",
+    };
+    let hint = format!(
+        "{first}, and nothing else was changed. {}",
+        hint.trim_start()
+    );
+    error
+        .with_hint(hint.trim_end())
+        .with_context("finished_runs", finished.len().to_string())
+}
+
+/// Makes the data directory for a plan that was approved before there was one.
+fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>) -> Result<Root> {
+    let plan = Plan::seal(planner.plan(&Ground::nowhere(env, watch))?)?;
+    if plan.is_empty() {
+        return Err(nothing_there(env));
+    }
+    if !approves(approval, &plan) {
+        return Err(mismatch(approval, &plan, &[]));
+    }
+    if let Some(error) = plan.blocked() {
+        return Err(error);
+    }
+    check_room(&Root::absent(env.data_dir()), &plan)?;
+    make_data_dir(env)
 }
 
 fn approves(approval: &Approval, plan: &Plan) -> bool {
@@ -168,34 +209,46 @@ fn refuse(
     plan: Plan,
     finished: Vec<Finished>,
 ) -> Result<Applied> {
+    if let Approval::Shown { fingerprint, .. } = approval {
+        // Of this command: a fingerprint of another was never approved for this one.
+        let before = run::receipt_of(root, fingerprint.as_str())?;
+        if let Some(receipt) = before.filter(|r| r.kind == plan.body().kind) {
+            return Ok(Applied {
+                plan,
+                ended: Ended::AlreadyApplied {
+                    receipt: Box::new(receipt),
+                },
+                finished,
+            });
+        }
+    }
+    Err(mismatch(approval, &plan, &finished))
+}
+
+/// What was approved is not what would be done.
+fn mismatch(approval: &Approval, plan: &Plan, finished: &[Finished]) -> Error {
     let Approval::Shown {
         fingerprint,
         covered,
     } = approval
     else {
-        return Err(Error::new(
+        return Error::new(
             ErrorKind::Blocked,
             "the state moved: what is needed now is not for an automatic run",
         )
         .with_context("gate", "auto-eligibility")
         .with_hint("Nothing was changed. This plans the repair:")
-        .with_hint_argv(["cass", "doctor", "repair"]));
+        .with_hint_argv(["cass", "doctor", "repair"]);
     };
-    // Of this command: a fingerprint of another was never approved for this one.
-    let before = run::receipt_of(root, fingerprint.as_str())?;
-    if let Some(receipt) = before.filter(|r| r.kind == plan.body().kind) {
-        return Ok(Applied {
-            plan,
-            ended: Ended::AlreadyApplied {
-                receipt: Box::new(receipt),
-            },
-            finished,
-        });
-    }
+    let changed = match finished {
+        [] => "; nothing was changed",
+        _ => "",
+    };
     let mut error = Error::new(
         ErrorKind::PlanMismatch,
-        "the plan with this fingerprint is not the plan for the state as it is now; nothing was \
-         changed",
+        format!(
+            "the plan with this fingerprint is not the plan for the state as it is now{changed}"
+        ),
     )
     .with_context("approved", fingerprint.as_str())
     .with_context("current", plan.fingerprint().as_str())
@@ -205,10 +258,7 @@ fn refuse(
         let names = moved(covered, &now, MOVED_SHOWN);
         error = error.with_context("moved", names.join(" "));
     }
-    if !finished.is_empty() {
-        error = error.with_context("finished_runs", finished.len().to_string());
-    }
-    Err(error)
+    telling(error, finished)
 }
 
 /// Room for all of it, before anything is written.
@@ -221,7 +271,7 @@ pub(super) fn check_room(root: &Root, plan: &Plan) -> Result<()> {
     Err(Error::new(
         ErrorKind::NoSpace,
         format!(
-            "the plan needs {required} bytes and {free} are free in {}; nothing was changed",
+            "the plan needs {required} bytes and {free} are free in {}; nothing of it was begun",
             root.path().display()
         ),
     )
@@ -258,7 +308,7 @@ fn check_sound(root: &Root, plan: &Plan, watch: Watch<'_>) -> Result<()> {
         None => Ok(()),
         Some(why) => Err(Error::new(
             ErrorKind::VerifyFailed,
-            format!("the archive does not verify ({why}); nothing was changed"),
+            format!("the archive does not verify ({why}); no backup was made"),
         )
         .with_hint("Only a sound archive is backed up. This plans its repair:")
         .with_hint_argv(["cass", "doctor", "repair"])),

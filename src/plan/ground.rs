@@ -2,7 +2,7 @@
 
 use crate::disk::Root;
 use crate::env::Env;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{Body, Draft, PlanKind};
 use crate::model::watch::Watch;
 use crate::plan::fingerprint::Fingerprint;
@@ -29,6 +29,15 @@ impl<'a> Ground<'a> {
             root: Root::open(env.data_dir())?,
             watch,
         })
+    }
+
+    /// The ground where there is no data directory.
+    pub(super) fn nowhere(env: &'a Env, watch: Watch<'a>) -> Self {
+        Ground {
+            env,
+            root: None,
+            watch,
+        }
     }
 
     /// The ground under the writer lock.
@@ -85,6 +94,16 @@ pub(super) fn refuse_unsafe(root: &Root) -> Result<()> {
     layout::FOLDERS
         .iter()
         .try_for_each(|folder| root.require_folder(folder))
+}
+
+/// Where nothing was ever made, nothing can be applied.
+pub(super) fn nothing_there(env: &Env) -> Error {
+    Error::new(
+        ErrorKind::NotInitialized,
+        format!("there is nothing in {}", env.data_dir().display()),
+    )
+    .with_hint("Name the data directory with --data-dir if it lies elsewhere, or begin one:")
+    .with_hint_argv(["cass", "index"])
 }
 
 /// The ground of a dry run, which owns its data directory.

@@ -342,7 +342,7 @@ impl Run<'_> {
         match found {
             Some((_, Some(intent))) => {
                 let done = run::close(self.cap, &mut self.log, &intent, self.env.now_ms())?;
-                Ok(format!("{run}: {:?}, {}", done.status, done.receipt))
+                Ok(format!("{run}: {}, {}", done.status.word(), done.receipt))
             }
             // Nothing tells what it was about; CURRENT was replaced or not, and both are whole.
             Some((_, None)) => {

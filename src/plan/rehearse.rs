@@ -1,7 +1,7 @@
 //! A rehearsal: everything up to the promotion, then the candidate is removed and a receipt says how
 //! it went. The live archive is not touched.
 
-use super::ground::{Ground, Planner, refuse_unsafe};
+use super::ground::{Ground, Planner, nothing_there, refuse_unsafe};
 use super::perform::fresh_generation;
 use super::sealed::Plan;
 use super::stage::stage;
@@ -36,17 +36,12 @@ pub struct Rehearsal {
 /// `not-found` without a data directory, `lock-busy`, `no-space`, what planning says. A candidate
 /// that can't be built or does not verify is told in the rehearsal.
 pub fn rehearse(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Rehearsal> {
-    let root = Root::open(env.data_dir())?.ok_or_else(|| {
-        Error::new(
-            ErrorKind::NotInitialized,
-            format!("there is nothing in {}", env.data_dir().display()),
-        )
-    })?;
+    let root = Root::open(env.data_dir())?.ok_or_else(|| nothing_there(env))?;
     refuse_unsafe(&root)?;
     crate::store::version::refuse_newer(&root)?;
     // Nothing of another program's, and nothing for a plan that can't be made, is ever written.
     Plan::seal(planner.plan(&Ground::under(env, &root, watch))?)?;
-    let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;
+    let lock = WriterLock::acquire(root, planner.kind().command(), env.now_ms())?;
     let cap = Capture::new(&lock);
     run::finish_interrupted(cap, env.now_ms(), watch.interrupt)?;
     let plan = Plan::seal(planner.plan(&Ground::under(env, cap.root(), watch))?)?;

@@ -30,6 +30,7 @@ mod sizes;
 mod stale;
 mod states;
 mod still;
+mod wrong_uses;
 
 /// Whether the long form of a test was asked for: `CASS_PLAN=long`.
 fn is_long() -> bool {

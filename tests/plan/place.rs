@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::lab::copy;
 use super::sandbox::{Ran, ran, snapshot};
 
 /// A copy of a data directory, with the home that its sources lie in.
@@ -86,6 +87,8 @@ impl Place {
         let mut at = self.data();
         for part in rel.split('/') {
             at = match part.split_once('*') {
+                // Lexically: the data directory may not be there.
+                None if part == ".." => at.parent().unwrap().to_owned(),
                 None => at.join(part),
                 Some((head, tail)) => {
                     let mut names: Vec<String> = std::fs::read_dir(&at)
@@ -100,23 +103,6 @@ impl Place {
         }
         assert!(at.exists(), "no {rel}");
         at
-    }
-}
-
-pub fn copy(from: &Path, to: &Path) {
-    for entry in walkdir::WalkDir::new(from).min_depth(1) {
-        let entry = entry.unwrap();
-        let target = to.join(entry.path().strip_prefix(from).unwrap());
-        if entry.file_type().is_dir() {
-            std::fs::create_dir_all(&target).unwrap();
-        } else {
-            std::fs::copy(entry.path(), &target).unwrap();
-            let modified = entry.metadata().unwrap().modified().unwrap();
-            std::fs::File::open(&target)
-                .unwrap()
-                .set_modified(modified)
-                .unwrap();
-        }
     }
 }
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::lab::apply_argv;
-use super::place::{copy, each};
+use super::lab::{apply_argv, copy};
+use super::place::each;
 use super::sandbox::{Ran, Sandbox, age, files_below};
 
 type Tokens = BTreeSet<String>;

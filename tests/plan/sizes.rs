@@ -1,33 +1,15 @@
 //! Documents of plans are small: what is said twice, or was approved, is said once.
 
 use super::place::{Place, each};
-use super::states::{
-    CREATE, LEDGER, ORPHANS, RE_POINT, RECOVER, REPAIR, REPAIR_AGAIN, REPAIR_FROM, REPAIR_NOISE,
-    REPAIR_ROWS, RESTORE, RESTORE_KEEP, State, UNDO,
-};
+use super::states::KINDS;
 
 /// What a person or an agent reads in one look.
 const LIMIT: usize = 6 << 10;
 
 #[test]
 fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
-    let states: [&State; 13] = [
-        &REPAIR,
-        &REPAIR_AGAIN,
-        &REPAIR_FROM,
-        &REPAIR_NOISE,
-        &REPAIR_ROWS,
-        &RECOVER,
-        &RE_POINT,
-        &LEDGER,
-        &ORPHANS,
-        &CREATE,
-        &RESTORE,
-        &RESTORE_KEEP,
-        &UNDO,
-    ];
-    each(states.len(), 2, |i| {
-        let state = states[i];
+    each(KINDS.len(), 2, |i| {
+        let state = &*KINDS[i].state;
         let kind = state.words.join(" ");
         let p = Place::copy_of(&state.path());
         let plan = |ran: &super::sandbox::Ran| {
@@ -37,7 +19,10 @@ fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
         };
         let planned = &state.planned;
         let size = planned.stdout.len();
-        assert!(size <= LIMIT, "{kind}: {size} bytes: {}", planned.stdout);
+        // What would be lost is told in the document, and covered.
+        let loses = planned.text("/risk_level") == "high";
+        let limit = if loses { LIMIT + (2 << 10) } else { LIMIT };
+        assert!(size <= limit, "{kind}: {size} bytes: {}", planned.stdout);
         let brief = plan(planned).unwrap();
         assert!(brief["covered"].get("actions").is_none(), "{kind}");
         // In full it is what the fingerprint is of, without a look at anything else.
@@ -54,7 +39,7 @@ fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
 
         let applied = p.run(&state.apply).expect(0);
         let size = applied.stdout.len();
-        assert!(size <= LIMIT, "{kind}: {size} bytes: {}", applied.stdout);
+        assert!(size <= limit, "{kind}: {size} bytes: {}", applied.stdout);
         for pointer in [
             "/operation_outcome/kind",
             "/post_repair_probes",

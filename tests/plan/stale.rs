@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use super::lab::damage_text;
-use super::place::{Place, copy, each};
+use super::lab::{copy, damage_text};
+use super::place::{Place, each};
 use super::sandbox::files_below;
 use super::states::{
-    CREATE, LEDGER, ORPHANS, RE_POINT, RECOVER, REPAIR, REPAIR_AGAIN, REPAIR_FROM, REPAIR_ROWS,
-    RESTORE, RESTORE_KEEP, SOURCE, State, UNDO,
+    CLOSE, CREATE, CREATE_OPEN, FINISH, FRESH, KINDS, LEDGER, ORPHANS, RE_POINT, RECOVER, REPAIR,
+    REPAIR_AGAIN, REPAIR_FROM, REPAIR_ROWS, RESTORE, RESTORE_KEEP, SOURCE, State, UNDO, UNDO_OPEN,
 };
 
 type Change = Box<dyn Fn(&Place) + Send + Sync>;
@@ -123,6 +123,18 @@ fn new_session(p: &Place) {
 fn back_up(p: &Place) {
     let planned = p.run(&["doctor", "backups", "create", "--label", "third"]);
     p.run(&super::lab::apply_argv(&planned)).expect(0);
+}
+
+/// The runs that were ever begun.
+fn intents(p: &Place) -> Vec<String> {
+    let found = fs::read_dir(p.data().join("doctor/intents"));
+    let mut names: Vec<String> = found
+        .into_iter()
+        .flatten()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
 }
 
 fn cases() -> Vec<Case> {
@@ -380,6 +392,68 @@ fn cases() -> Vec<Case> {
         fs::remove_file(p.find("generations/g00000002/agent_search.db")).unwrap();
     });
     c.regions(&UNDO, "generations/g00000002/manifest.json", 2, &[21, 6, 1]);
+    // A killed run that is finished or closed by plan.
+    c.regions(&FINISH, "doctor/intents/*.json", 4, &[]);
+    c.regions(&FINISH, "generations/g00000002/agent_search.db", 4, &[]);
+    c.regions(&FINISH, "generations/g00000002/manifest.json", 1, &[6]);
+    c.regions(&CLOSE, "doctor/intents/*.json", 4, &[]);
+    c.regions(&CLOSE, DB, 2, &[]);
+    for state in [&FINISH, &CLOSE] {
+        c.add(state, "the ledger's last line gone", &[], |p| {
+            lines(p, |l| drop(l.pop()));
+        });
+        c.add(state, "CURRENT gone", &[], |p| {
+            fs::remove_file(p.data().join("CURRENT")).unwrap();
+        });
+        c.add(state, "finished by an index", &[], |p| {
+            p.run(&["index"]);
+        });
+        c.add(state, "one more killed run", &[], |p| {
+            let intent = p.find("doctor/intents/*.json");
+            let text = fs::read_to_string(&intent).unwrap();
+            let run = intent.file_stem().unwrap().to_str().unwrap();
+            let other = "run-01ffffff-ffff-7fff-8fff-ffffffffffff";
+            fs::write(
+                intent.with_file_name(format!("{other}.json")),
+                text.replace(run, other),
+            )
+            .unwrap();
+        });
+    }
+    c.add(&FINISH, "CURRENT names the old archive", &[], |p| {
+        fs::write(p.data().join("CURRENT"), "g00000001\n").unwrap();
+    });
+    c.add(&CLOSE, "CURRENT names the candidate", &[], |p| {
+        fs::write(p.data().join("CURRENT"), "g00000002\n").unwrap();
+    });
+    // Plans that were made while a killed run lay open.
+    c.add(&CREATE_OPEN, "CURRENT names the old archive", &[], |p| {
+        fs::write(p.data().join("CURRENT"), "g00000001\n").unwrap();
+    });
+    c.add(&CREATE_OPEN, "the live database is damaged", &[23], |p| {
+        damage_text(
+            &p.find("generations/g00000002/agent_search.db"),
+            b"answer 9:",
+        );
+    });
+    c.add(&CREATE_OPEN, "news", &[], |p| {
+        new_session(p);
+        p.run(&["index"]).expect(0);
+    });
+    c.options(&CREATE_OPEN, &["--label", "third"]);
+    c.regions(&UNDO_OPEN, DB, 2, &[23]);
+    c.add(&UNDO_OPEN, "news", &[21], |p| {
+        new_session(p);
+        p.run(&["index"]);
+    });
+    c.add(&UNDO_OPEN, "CURRENT names the candidate", &[21], |p| {
+        fs::write(p.data().join("CURRENT"), "g00000003\n").unwrap();
+    });
+    // What a data directory is begun with.
+    c.regions(&FRESH, "../home/named.db", 4, &[2, 3, 23]);
+    c.add(&FRESH, "an index came first", &[], |p| {
+        p.run(&["index"]).expect(0);
+    });
     c.add(&UNDO, "its receipt is gone", &[3], |p| {
         fs::remove_dir_all(p.data().join("doctor/receipts")).unwrap();
         fs::remove_dir_all(p.data().join("doctor/intents")).unwrap();
@@ -398,6 +472,7 @@ fn a_hundred_kinds_of_change_are_refused_and_nothing_is_written() {
         let p = Place::copy_of(&case.state.path());
         (case.change)(&p);
         let before = p.bytes();
+        let runs = intents(&p);
         let mut words: Vec<&str> = case.state.apply.iter().map(String::as_str).collect();
         // Options come before the name that ends the words.
         if let Some(at) = words.iter().position(|w| *w == "--") {
@@ -406,19 +481,27 @@ fn a_hundred_kinds_of_change_are_refused_and_nothing_is_written() {
             words.retain(|w| !(case.more.contains(&"--label") && w.starts_with("--label=")));
             words.extend(&case.more);
         }
-        let home = case.state.path().join("home");
-        let words: Vec<String> = words
-            .iter()
-            .map(|w| w.replace(home.to_str().unwrap(), p.home().to_str().unwrap()))
-            .collect();
-        let refused = p.run(&words);
+        let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+        let refused = p.run(&case.state.words_at(&p, &words));
         let kind = case.state.words.join(" ");
         let mut wrong = Vec::new();
         if refused.code != 20 && !case.or.contains(&refused.code) {
             wrong.push(format!("exit {}", refused.code));
         }
         let after = p.bytes();
-        if before != after {
+        if refused.json.pointer("/err/context/finished_runs").is_some() {
+            // Whoever has the lock finishes what was killed, and says so; nothing else was begun.
+            if !refused.text("/err/hint").contains("finished first") {
+                wrong.push("tells nothing of what it finished".to_owned());
+            }
+            if runs != intents(&p) {
+                wrong.push("began".to_owned());
+            }
+            let left = p.run(&["doctor", "check"]);
+            if left.stdout.contains("\"interrupted-operation\"") {
+                wrong.push("finished nothing".to_owned());
+            }
+        } else if before != after {
             let names: Vec<_> = after
                 .iter()
                 .filter(|(k, v)| before.get(*k) != Some(v))
@@ -464,33 +547,20 @@ fn a_hundred_kinds_of_change_are_refused_and_nothing_is_written() {
 
 #[test]
 fn without_a_change_each_of_the_plans_applies() {
-    let states: [&State; 12] = [
-        &REPAIR,
-        &REPAIR_AGAIN,
-        &REPAIR_FROM,
-        &REPAIR_ROWS,
-        &RECOVER,
-        &RE_POINT,
-        &LEDGER,
-        &ORPHANS,
-        &CREATE,
-        &RESTORE,
-        &RESTORE_KEEP,
-        &UNDO,
-    ];
-    each(states.len(), 4, |i| {
-        let p = Place::copy_of(&states[i].path());
-        let applied = p.run(&states[i].apply);
+    each(KINDS.len(), 4, |i| {
+        let state = &*KINDS[i].state;
+        let p = Place::copy_of(&state.path());
+        let applied = p.run(&state.apply);
         let context = applied.json.pointer("/failure_context_path");
         let context = context
             .and_then(|c| c.as_str())
             .map(|c| fs::read_to_string(p.data().join(c)).unwrap_or_default());
-        let kind = states[i].words.join(" ");
+        let kind = state.words.join(" ");
         assert_eq!(applied.code, 0, "{i} {kind}: {context:?}");
         assert_eq!(applied.text("/status"), "applied", "{}", applied.stdout);
         // Once more: the first receipt, and nothing happens.
         let before = p.bytes();
-        let again = p.run(&states[i].apply).expect(0);
+        let again = p.run(&state.apply).expect(0);
         assert_eq!(again.text("/status"), "already-applied", "{kind}");
         assert_eq!(
             again.text("/receipt/run_id"),

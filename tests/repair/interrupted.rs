@@ -1,1 +1,257 @@
-//! Runs that were killed: the next writer finishes or closes them.
+//! What killed and failed runs leave: each is found, each has its plan, each ends clean.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::lab::{
+    apply, apply_argv, back_up, bytes, copy, current, damage_text, db, exported, fingerprint,
+    indexed, killed, plan, run_argv, tamper,
+};
+use super::sandbox::{Ran, Sandbox};
+
+/// The finding with this code, if the check has it.
+fn found(s: &Sandbox, code: &str) -> Option<Value> {
+    let check = s.run(&["doctor", "check", "--detail", "full"]);
+    let all = check.at("/findings").as_array().unwrap().clone();
+    all.into_iter().find(|f| f["code"] == code)
+}
+
+/// It is found, and the repair says what it does about it.
+#[track_caller]
+fn planned(s: &Sandbox, code: &str, actions: &[&str]) -> Ran {
+    assert!(found(s, code).is_some(), "{code} is not found");
+    let planned = plan(s, &["doctor", "repair"]).expect(0);
+    assert_eq!(planned.text("/status"), "planned", "{}", planned.stdout);
+    let words: Vec<&str> = planned
+        .at("/repair_plan/actions")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| a["action"].as_str().unwrap())
+        .collect();
+    assert_eq!(words, actions);
+    planned
+}
+
+/// Nothing more is to be done, and nothing was lost.
+#[track_caller]
+fn clean(s: &Sandbox, truth: &std::collections::BTreeMap<String, Vec<Value>>) {
+    let idle = plan(s, &["doctor", "repair"]).expect(0);
+    assert_eq!(idle.text("/status"), "no-op", "{}", idle.stdout);
+    s.run(&["doctor", "check", "--deep"]).expect(0);
+    assert_eq!(&exported(s), truth);
+}
+
+#[test]
+fn a_killed_repair_is_finished_or_closed_by_plan() {
+    for took_effect in [true, false] {
+        let s = indexed();
+        let truth = exported(&s);
+        tamper(&s);
+        let run = killed(&s, took_effect);
+        let finish = planned(&s, "interrupted-operation", &["finish-interrupted"]);
+        let applied = apply(&s, &finish).expect(0);
+        let detail = applied.text("/receipt/actions/0/detail");
+        let ended = if took_effect { "applied" } else { "failed" };
+        assert!(detail.contains(&run) && detail.contains(ended), "{detail}");
+        assert!(found(&s, "interrupted-operation").is_none());
+        let show = s.run(&["doctor", "runs", "show", &run]).expect(0);
+        assert_eq!(show.text("/receipt/status"), ended);
+        // The candidate went, or is live and the old archive is kept.
+        let candidate = s.data().join("generations/g00000002");
+        assert_eq!(candidate.exists(), took_effect);
+        if !took_effect {
+            apply(&s, &plan(&s, &["doctor", "repair"]).expect(0)).expect(0);
+        }
+        clean(&s, &truth);
+        let undo = plan(&s, &["doctor", "runs", "undo", "latest"]).expect(0);
+        apply(&s, &undo).expect(0);
+        assert_eq!(current(&s), "g00000001", "{took_effect}");
+    }
+}
+
+#[test]
+fn the_words_that_were_killed_work_again() {
+    for took_effect in [true, false] {
+        let s = indexed();
+        let truth = exported(&s);
+        tamper(&s);
+        let first = plan(&s, &["doctor", "repair"]).expect(0);
+        killed(&s, took_effect);
+        let again = run_argv(&s, &apply_argv(&first)).expect(0);
+        let status = if took_effect {
+            "already-applied"
+        } else {
+            "applied"
+        };
+        assert_eq!(again.text("/status"), status);
+        clean(&s, &truth);
+    }
+}
+
+#[test]
+fn a_run_whose_archive_was_damaged_before_it_was_finished_goes_back() {
+    type Damage = fn(&Sandbox);
+    let kinds: [(&str, Damage); 4] = [
+        ("noise", |s| fs::write(db(s), [7u8; 50_000]).unwrap()),
+        ("gone", |s| fs::remove_file(db(s)).unwrap()),
+        ("manifest", |s| {
+            fs::write(db(s).with_file_name("manifest.json"), "{").unwrap();
+        }),
+        ("a row", |s| damage_text(&db(s), b"answer 9:")),
+    ];
+    for (what, damage) in kinds {
+        for by_index in [true, false] {
+            let s = indexed();
+            let truth = exported(&s);
+            tamper(&s);
+            let run = killed(&s, true);
+            damage(&s);
+            if by_index {
+                s.run(&["index"]);
+            } else {
+                let finish = planned(&s, "interrupted-operation", &["finish-interrupted"]);
+                apply(&s, &finish).expect(0);
+            }
+            assert!(found(&s, "interrupted-operation").is_none(), "{what}");
+            let show = s.run(&["doctor", "runs", "show", &run]).expect(0);
+            // A row is not read to finish a run: that it is damaged is found by the next check.
+            let ended = if what == "a row" {
+                "applied"
+            } else {
+                "rolled-back"
+            };
+            assert_eq!(show.text("/receipt/status"), ended, "{what}");
+            let repair = plan(&s, &["doctor", "repair"]).expect(0);
+            apply(&s, &repair).expect(0);
+            s.run(&["index"]).expect(0);
+            clean(&s, &truth);
+        }
+    }
+}
+
+#[test]
+fn an_intent_that_cant_be_read_is_put_aside() {
+    let s = indexed();
+    let truth = exported(&s);
+    tamper(&s);
+    let run = killed(&s, true);
+    let rel = format!("doctor/intents/{run}.json");
+    fs::write(s.data().join(&rel), "{ torn").unwrap();
+    // Whoever writes leaves it alone.
+    s.run(&["index"]).expect(0);
+    let finish = planned(&s, "interrupted-operation", &["finish-interrupted"]);
+    let applied = apply(&s, &finish).expect(0);
+    assert!(!s.data().join(&rel).exists());
+    let detail = applied.text("/receipt/actions/0/detail");
+    let kept = detail.rsplit(' ').next().unwrap();
+    assert_eq!(fs::read(s.data().join(kept)).unwrap(), b"{ torn");
+    let left = plan(&s, &["doctor", "repair"]).expect(0);
+    if left.text("/status") == "planned" {
+        apply(&s, &left).expect(0);
+    }
+    clean(&s, &truth);
+}
+
+#[test]
+fn what_else_is_asked_for_beside_a_killed_run_comes_after_it() {
+    // A backup and a restore are of the archive that is left when the run has been dealt with.
+    let s = indexed();
+    back_up(&s, "first");
+    let truth = exported(&s);
+    tamper(&s);
+    let run = killed(&s, true);
+    let create = plan(&s, &["doctor", "backups", "create"]).expect(0);
+    apply(&s, &create).expect(0);
+    let show = s.run(&["doctor", "runs", "show", &run]).expect(0);
+    assert_eq!(show.text("/receipt/status"), "applied");
+    clean(&s, &truth);
+    // A rehearsal finishes it as well.
+    tamper(&s);
+    let run = killed(&s, false);
+    let restore = s
+        .run(&["doctor", "backups", "restore", "b00000002"])
+        .expect(0);
+    let show = s.run(&["doctor", "runs", "show", &run]).expect(0);
+    assert_eq!(show.text("/receipt/status"), "failed");
+    apply(&s, &restore).expect(0);
+    clean(&s, &truth);
+}
+
+#[test]
+fn orphan_candidates_are_put_aside_and_can_be_put_back() {
+    let s = indexed();
+    let truth = exported(&s);
+    let orphans = ["g00000004", "g00000007"].map(|id| s.data().join("generations").join(id));
+    for orphan in &orphans {
+        fs::create_dir(orphan).unwrap();
+        copy(db(&s).parent().unwrap(), orphan);
+    }
+    // One is nothing but a database that was begun.
+    fs::remove_file(orphans[1].join("manifest.json")).unwrap();
+    fs::write(orphans[1].join("agent_search.db"), "").unwrap();
+    let before = bytes(&s);
+    let reclaim = planned(
+        &s,
+        "orphan-generation",
+        &["reclaim-orphan", "reclaim-orphan"],
+    );
+    apply(&s, &reclaim).expect(0);
+    assert!(found(&s, "orphan-generation").is_none());
+    assert!(orphans.iter().all(|o| !o.exists()));
+    clean(&s, &truth);
+    let undo = plan(&s, &["doctor", "runs", "undo", "latest"]).expect(0);
+    apply(&s, &undo).expect(0);
+    let after = bytes(&s);
+    assert!(before.iter().all(|(path, b)| after.get(path) == Some(b)));
+    let again = plan(&s, &["doctor", "repair"]).expect(0);
+    assert_eq!(fingerprint(&again), fingerprint(&reclaim));
+}
+
+#[test]
+fn a_failed_repair_leaves_a_marker_that_blocks_until_a_repeat_is_allowed() {
+    let s = indexed();
+    let truth = exported(&s);
+    tamper(&s);
+    let before = plan(&s, &["doctor", "repair"]).expect(0);
+    let marker = s.data().join("doctor/failures/marker.json");
+    fs::create_dir_all(marker.parent().unwrap()).unwrap();
+    fs::write(&marker, b"{ torn").unwrap();
+    let check = s.run(&["doctor", "check"]);
+    assert_eq!(check.text("/repair_failure_marker/status"), "corrupt");
+    let blocked = plan(&s, &["doctor", "repair"]).expect(21);
+    assert_eq!(blocked.text("/err/context/gate"), "repair-marker");
+    apply(&s, &before).expect(20);
+    let allowed = plan(&s, &["doctor", "repair", "--allow-repeated-repair"]).expect(0);
+    let applied = apply(&s, &allowed).expect(0);
+    assert_eq!(applied.text("/status"), "applied");
+    assert!(!marker.exists(), "a success clears the marker");
+    let check = s.run(&["doctor", "check"]).expect(0);
+    assert_eq!(check.text("/repair_failure_marker/status"), "absent");
+    clean(&s, &truth);
+}
+
+#[test]
+fn whatever_current_holds_instead_of_the_archives_name_it_is_put_right() {
+    for bytes in [
+        &b""[..],
+        b"\n",
+        b"g00000001",
+        b"g00000009\n",
+        b"g00000001\ng00000001\n",
+        b"\0\0\0\0\0\0\0\0\0\0",
+        b"../../etc\n",
+    ] {
+        let s = indexed();
+        let truth = exported(&s);
+        fs::write(s.data().join("CURRENT"), bytes).unwrap();
+        s.run(&["doctor", "check"]).expect(1);
+        let repair = plan(&s, &["doctor", "repair"]).expect(0);
+        let taken = repair.at("/repair_plan/rungs/0/taken");
+        assert_eq!(taken, true, "{bytes:?}: {}", repair.stdout);
+        apply(&s, &repair).expect(0);
+        assert_eq!(fs::read(s.data().join("CURRENT")).unwrap(), b"g00000001\n");
+        clean(&s, &truth);
+    }
+}

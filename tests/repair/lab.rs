@@ -194,3 +194,47 @@ pub fn repair(s: &Sandbox) -> Ran {
 pub fn bytes(s: &Sandbox) -> BTreeMap<PathBuf, String> {
     content(&s.data())
 }
+
+/// Copies what is in a folder, with the times of its files.
+pub fn copy(from: &Path, to: &Path) {
+    for entry in walkdir::WalkDir::new(from).min_depth(1) {
+        let entry = entry.unwrap();
+        let target = to.join(entry.path().strip_prefix(from).unwrap());
+        if entry.file_type().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+            let modified = entry.metadata().unwrap().modified().unwrap();
+            std::fs::File::open(&target)
+                .unwrap()
+                .set_modified(modified)
+                .unwrap();
+        }
+    }
+}
+
+/// A repair that was killed behind the replacement of `CURRENT`, or before it: its candidate is there,
+/// and the old archive as it was. Gives the id of the run.
+pub fn killed(s: &Sandbox, took_effect: bool) -> String {
+    let before = tempfile::tempdir_in(s.path()).unwrap();
+    copy(&s.data(), before.path());
+    let planned = plan(s, &["doctor", "repair"]).expect(0);
+    let applied = apply(s, &planned).expect(0);
+    let receipt = applied.text("/receipt/path").to_owned();
+    let run = applied.text("/receipt/run_id").to_owned();
+    if took_effect {
+        std::fs::remove_file(s.data().join(receipt)).unwrap();
+        return run;
+    }
+    let intent = format!("doctor/intents/{run}.json");
+    let candidate = format!("generations/{}", current(s));
+    for rel in [intent, candidate] {
+        let to = before.path().join(&rel);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::rename(s.data().join(&rel), to).unwrap();
+    }
+    std::fs::remove_dir_all(s.data()).unwrap();
+    std::fs::create_dir(s.data()).unwrap();
+    copy(before.path(), &s.data());
+    run
+}

@@ -23,4 +23,3 @@ mod no_ids;
 mod obstacles;
 mod operator;
 mod rungs;
-mod wrong_uses;

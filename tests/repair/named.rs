@@ -217,3 +217,53 @@ fn what_is_no_archive_is_refused_and_nothing_changes() {
     }
     assert_eq!(before, bytes(&s));
 }
+
+#[test]
+fn where_there_is_no_data_directory_one_is_begun_with_what_was_named() {
+    let other = indexed();
+    let truth = exported(&other);
+    let file = other.path().join("recovered.db");
+    fs::copy(db(&other), &file).unwrap();
+    // It is another machine: what was captured there is not here.
+    for folder in [".claude", ".codex"] {
+        fs::remove_dir_all(other.home().join(folder)).unwrap();
+    }
+    for from in [file, other.data()] {
+        let s = Sandbox::in_memory();
+        let plan = s.run(&["doctor", "repair", &format!("--from={}", from.display())]);
+        let plan = plan.expect(0);
+        assert_eq!(plan.text("/status"), "planned", "{}", plan.stdout);
+        assert!(
+            plan.text("/repair_plan/reasons/0")
+                .contains("no data directory")
+        );
+        assert!(!s.data().exists(), "a dry run made it");
+        let applied = apply(&s, &plan).expect(0);
+        assert_eq!(applied.text("/status"), "applied", "{}", applied.stdout);
+        let mode = fs::metadata(s.data()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert_eq!(exported(&s), truth);
+        s.run(&["doctor", "check", "--deep"]).expect(0);
+        let again = apply(&s, &plan).expect(0);
+        assert_eq!(again.text("/status"), "already-applied");
+        // Life goes on.
+        grow(&s, 4);
+        s.run(&["doctor", "check", "--deep"]).expect(0);
+        assert_eq!(s.sessions().len(), truth.len() + 1);
+    }
+    // Not inside of what a harness keeps.
+    let s = Sandbox::in_memory();
+    s.put(THEIRS, &claude(4));
+    let data = s.home().join(".claude/projects/mine");
+    let words = |more: &[&str]| {
+        let mut words = vec!["doctor".to_owned(), "repair".to_owned()];
+        words.push(format!("--from={}", other.data().display()));
+        words.push(format!("--data-dir={}", data.display()));
+        words.extend(more.iter().map(|w| (*w).to_owned()));
+        super::lab::run_argv(&s, &words)
+    };
+    let fp = super::lab::fingerprint(&words(&[]).expect(0));
+    let refused = words(&["--yes", "--plan-fingerprint", &fp]).expect(2);
+    assert_eq!(refused.text("/err/kind"), "unsafe-target");
+    assert!(!data.exists());
+}

@@ -45,8 +45,15 @@ impl Planner for RepairPlanner {
     }
 
     fn plan(&self, ground: &Ground<'_>) -> Result<Draft> {
-        let Some(root) = ground.root() else {
-            return Ok(nothing(PlanKind::Repair));
+        let absent;
+        let root = match (ground.root(), &self.from) {
+            (Some(root), _) => root,
+            // Nothing was made yet: what was named is all that there is to plan with.
+            (None, Some(_)) => {
+                absent = Root::absent(ground.env().data_dir());
+                &absent
+            }
+            (None, None) => return Ok(nothing(PlanKind::Repair)),
         };
         let draft = self.draft(ground, root, Spare::Unused)?;
         // What an undo took back was made of what was there then. Where that is so still, the plan
@@ -94,7 +101,7 @@ impl RepairPlanner {
     fn draft(&self, ground: &Ground<'_>, root: &Root, spare: Spare) -> Result<Draft> {
         let interrupted = leftovers::interrupted(root)?;
         if !interrupted.is_empty() {
-            return finish_first(root, interrupted);
+            return finish_first(root, interrupted, ground.watch().interrupt);
         }
         let watch = ground.watch();
         let survey = Survey::take(root, watch)?;
@@ -106,6 +113,10 @@ impl RepairPlanner {
             named: self.from.as_ref().map(|from| from.path.clone()),
             ..Notes::default()
         };
+        if ground.root().is_none() {
+            let begun = "there is no data directory yet: it is made, with what was named in it";
+            notes.reasons.push(begun.to_owned());
+        }
         let mut gates = Vec::new();
         self.marker(root, &mut body, &mut notes, &mut gates)?;
         let found = self.remedy(
@@ -224,15 +235,28 @@ pub(in crate::doctor) fn nothing(kind: PlanKind) -> Draft {
 }
 
 /// What a killed run left is finished first: what else is to be done can only be told then.
-fn finish_first(root: &Root, interrupted: Vec<Action>) -> Result<Draft> {
+fn finish_first(root: &Root, interrupted: Vec<Action>, interrupt: &Interrupt) -> Result<Draft> {
     let current = crate::store::generation::current_or_none(root)?;
+    let files = match &current {
+        Some(id) => archive_files(root, id, interrupt)?,
+        None => Vec::new(),
+    };
     let mut body = Body::new(
         PlanKind::Repair,
         ArchiveState::Unverified {
             current: current.map(|id| id.to_string()),
-            files: Vec::new(),
+            files,
         },
     );
+    // They decide between finishing and closing, and name what is removed or made live.
+    for action in &interrupted {
+        if let Action::FinishInterrupted { run_id } = action {
+            let intent = format!("{}/{run_id}.json", layout::INTENTS);
+            body.inputs.extend(file_state(root, &intent, interrupt)?);
+        }
+    }
+    let ledger = file_state(root, layout::COVERAGE, interrupt)?;
+    body.inputs.extend(ledger);
     body.actions = interrupted;
     Ok(Draft {
         body,

@@ -107,20 +107,26 @@ pub fn complete_promotion(
         log.add(&intent.run_id, now_ms, "sealed", before.as_str())?;
     }
     let undo = target.purpose == Purpose::Undo;
-    let (generation, head) = live_end(root, &target.generation, undo)?;
-    promote_line(
-        cap,
-        &generation,
-        head,
-        target.purpose.word(),
-        Some(receipt::path_of(&intent.run_id)),
-    )?;
-    log.add(
-        &intent.run_id,
-        now_ms,
-        "promoted",
-        target.generation.as_str(),
-    )?;
+    let end = match live_end(root, &target.generation, undo) {
+        // It was damaged since: a reason to go back, as a probe that fails is. Nothing was added to it.
+        Err(e) if attempt == Attempt::Later && !undo && is_damage(&e) => Err(e),
+        end => Ok(end?),
+    };
+    if let Ok((generation, head)) = &end {
+        promote_line(
+            cap,
+            generation,
+            *head,
+            target.purpose.word(),
+            Some(receipt::path_of(&intent.run_id)),
+        )?;
+        log.add(
+            &intent.run_id,
+            now_ms,
+            "promoted",
+            target.generation.as_str(),
+        )?;
+    }
     if undo {
         return Ok(Completed {
             backup_id,
@@ -129,7 +135,13 @@ pub fn complete_promotion(
             coverage: coverage_of(root),
         });
     }
-    let (probes, error) = probe(cap, &generation, head);
+    let (probes, error) = match end {
+        Ok((generation, head)) => probe(cap, &generation, head),
+        Err(e) => {
+            let tried = Err(e);
+            (vec![Probe::of("read", &tried)], tried.err())
+        }
+    };
     if let Some(error) = error
         && attempt == Attempt::First
         && matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace)
@@ -157,6 +169,13 @@ pub fn complete_promotion(
         rolled_back,
         coverage: coverage_of(root),
     })
+}
+
+fn is_damage(e: &Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::ArchiveCorrupt | ErrorKind::ArchiveUnreadable | ErrorKind::ArchiveMissing
+    )
 }
 
 fn roll_back(

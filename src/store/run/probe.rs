@@ -19,7 +19,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    fn of(name: &str, tried: &Result<String>) -> Probe {
+    pub(super) fn of(name: &str, tried: &Result<String>) -> Probe {
         let (ok, detail) = match tried {
             Ok(detail) => (true, detail.clone()),
             Err(e) => (false, e.message().to_owned()),

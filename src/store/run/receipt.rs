@@ -32,6 +32,19 @@ pub enum RunStatus {
     Rehearsed,
 }
 
+impl RunStatus {
+    /// One word, for people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            RunStatus::Applied => "applied",
+            RunStatus::Failed => "failed",
+            RunStatus::RolledBack => "rolled back",
+            RunStatus::Rehearsed => "rehearsed",
+        }
+    }
+}
+
 /// How one action ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
