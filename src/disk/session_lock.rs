@@ -39,7 +39,10 @@ impl SessionLock {
     /// its name; `permission-denied`, `no-space` or `io`.
     pub fn acquire(data: &Root, key: &str, patience: Duration) -> Result<SessionLock> {
         for dir in ["locks", DIR] {
-            match rustix::fs::mkdirat(data.fd(), dir, DIR_MODE) {
+            let made = data
+                .fd()
+                .and_then(|fd| rustix::fs::mkdirat(fd, dir, DIR_MODE));
+            match made {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(e) => return Err(data.failed("create", dir, e)),
             }
