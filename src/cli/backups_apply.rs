@@ -3,14 +3,14 @@
 use super::args::{BackupsCreateArgs, BackupsRestoreArgs};
 use super::context::Context;
 use super::emit::Human;
-use super::page::{Mark, Page};
+use super::page::{Mark, Page, count};
 use super::place;
 use super::planned::{self, Came};
 use crate::doctor::backup_plan::{BackupPlanner, RestorePlanner};
 use crate::error::Result;
 use crate::model::watch::Watch;
 use crate::plan::{Ended, Rehearsal, rehearse};
-use crate::report::envelope::Report;
+use crate::report::envelope::{Report, Status};
 use crate::report::mutation::{BackupCreateBody, Mode, RestoreArchiveBody, RestoreRehearsal};
 use crate::store::run::path_of;
 
@@ -141,7 +141,12 @@ impl Human for BackupCreateBody {
     }
 
     fn verdict(report: &Report<Self>) -> String {
-        planned::verdict(report, "backup")
+        match report.status {
+            Status::Applied => {
+                "Done: the backup is made and verified. To see how things stand:".to_owned()
+            }
+            _ => planned::verdict(report, "backup"),
+        }
     }
 }
 
@@ -155,9 +160,12 @@ impl Human for RestoreArchiveBody {
         planned::page(&b.restore_plan, &b.mutation, page);
         if let Some(receipt) = &b.rehearsal_receipt {
             page.fact(&format!(
-                "rehearsed {}, {} records gained, {} lost ({receipt})",
-                r.status, r.gained_records, r.lost_records
+                "rehearsed {}, {} gained, {} lost",
+                r.status,
+                count(r.gained_records, "record", "records"),
+                r.lost_records
             ));
+            page.fact(&format!("receipt   {receipt}"));
         }
     }
 

@@ -39,6 +39,8 @@ impl Mark {
 
 const PLAIN: &str = "\x1b[0m";
 const INDENT: usize = 7;
+/// Columns of the name of a fact.
+const NAME: usize = 10;
 
 #[derive(Debug, Clone)]
 struct Line {
@@ -73,6 +75,14 @@ impl Page {
             mark: None,
             text: fit(&visible(text), MAX_COLUMNS),
         });
+    }
+
+    /// A fact under a name, on as many lines as it takes.
+    pub fn told(&mut self, name: &str, text: &str) {
+        for (n, line) in wrap(&visible(text), MAX_COLUMNS - NAME).iter().enumerate() {
+            let name = if n == 0 { name } else { "" };
+            self.fact(&format!("{name:<NAME$}{line}"));
+        }
     }
 
     /// A command to paste, among the facts. It is never cut.

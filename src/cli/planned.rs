@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exit::ExitCodeKind;
 use crate::model::finding::RiskLevel;
 use crate::model::next::{Next, NextId};
-use crate::model::plan::{GateVerdict, Lost, LostWhat};
+use crate::model::plan::{GateVerdict, Lost, LostWhat, PlanKind};
 use crate::model::provider::Provider;
 use crate::model::watch::Watch;
 use crate::plan::{Applied, Approval, Ended, Fingerprint, Plan, Planner, apply, plan};
@@ -295,11 +295,11 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
         );
     }
     for rung in plan.rungs.iter().filter(|r| r.taken) {
-        page.fact(&format!("rung {}    {}", rung.rung, rung.reason));
+        page.told(&format!("rung {}", rung.rung), &rung.reason);
     }
     if mutation.receipt.is_none() {
         for (i, action) in plan.actions.iter().enumerate() {
-            page.fact(&format!("step {}    {}", i + 1, action.word()));
+            page.told(&format!("step {}", i + 1), &action.to_string());
         }
     }
     for (class, n) in &mutation.source_authority.authorities {
@@ -325,18 +325,25 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
     }
     if let Some(receipt) = &mutation.receipt {
         for action in &receipt.actions {
-            page.fact(&format!("{:<9} {}", "did", action.detail));
+            page.told("did", &action.detail);
         }
         page.fact(&format!("receipt   {}", receipt.path));
         if let Some(backup) = &receipt.backup_id {
-            page.fact(&format!("before is {backup}"));
+            let made = receipt.kind == PlanKind::BackupCreate;
+            let what = if made {
+                "the backup"
+            } else {
+                "what was live before, sealed"
+            };
+            page.told("kept", &format!("{backup}: {what}"));
         }
     }
     if let Some(path) = &mutation.failure_context_path {
         page.fact(&format!("context   {path}"));
     }
     if let Some(argv) = mutation.rollback.as_ref().and_then(|r| r.argv.as_ref()) {
-        page.fact(&format!("undo      {}", shell_line(argv)));
+        page.fact("undo      by this, which shows a plan first:");
+        page.command(argv);
     }
 }
 

@@ -5,7 +5,6 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count};
 use super::planned;
-use super::sanitise::shell_line;
 use crate::disk::Root;
 use crate::doctor::undo::{UndoPlanner, Which};
 use crate::error::{Error, ErrorKind, Result};
@@ -209,22 +208,24 @@ impl Human for RunsShowBody {
             page.anomaly(Mark::Warn, finding);
         }
         if let Some(r) = &b.receipt {
-            page.fact(&format!("command   {}", r.kind.word()));
-            page.fact(&format!("plan      {}", r.plan_fingerprint));
+            page.fact(&format!("command   cass {}", r.kind.command()));
+            page.fact("plan");
+            page.command(std::slice::from_ref(&r.plan_fingerprint));
             for action in &r.actions {
-                page.fact(&format!("did       {}", action.detail));
+                page.told("did", &action.detail);
             }
             for probe in &r.probes {
                 let ok = if probe.ok { "ok" } else { "failed" };
-                page.fact(&format!("probe     {} {ok}: {}", probe.name, probe.detail));
+                page.told("probe", &format!("{} {ok}: {}", probe.name, probe.detail));
             }
             if let Some(backup) = &r.backup_id {
-                page.fact(&format!("before is {backup}"));
+                page.fact(&format!("kept      {backup}"));
             }
             page.fact(&format!("receipt   {}", r.path));
         }
         if let Some(argv) = b.rollback.as_ref().and_then(|r| r.argv.as_ref()) {
-            page.fact(&format!("undo      {}", shell_line(argv)));
+            page.fact("undo      by this, which shows a plan first:");
+            page.command(argv);
         }
     }
 

@@ -109,6 +109,7 @@ impl Planner for BackupPlanner {
                 required_bytes: required,
                 reasons: vec![match at_this_head {
                     0 => "there is no backup of this commit yet".to_owned(),
+                    1 => "there is one backup of this commit already".to_owned(),
                     n => format!("there are {n} backups of this commit already"),
                 }],
                 coverage: Some(counts.into()),

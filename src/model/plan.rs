@@ -5,6 +5,7 @@
 //! number for a double; there are no clocks, run ids, host facts or folder names.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -433,6 +434,46 @@ pub enum Action {
         /// The run.
         run_id: String,
     },
+}
+
+/// For people.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::FinishInterrupted { run_id } => {
+                write!(f, "finish or close {run_id}, which was killed")
+            }
+            Action::StageCandidate { .. } => {
+                f.write_str("build a new archive beside what is there, and verify it")
+            }
+            Action::PromoteCandidate => {
+                f.write_str("make the new archive live, and keep what was live before")
+            }
+            Action::RePoint { generation, .. } => write!(f, "make {generation} live"),
+            Action::RenewLedger { .. } => {
+                f.write_str("put the damaged coverage ledger aside, and begin it again")
+            }
+            Action::AcceptLoss { .. } => f.write_str("put on record as lost what nothing can give"),
+            Action::WithdrawAcceptance { run_id } => {
+                write!(f, "promise again what {run_id} put on record as lost")
+            }
+            Action::RebuildDerived {
+                asset: DerivedAsset::LexicalIndex,
+            } => f.write_str("make the lexical index again"),
+            Action::RebuildDerived {
+                asset: DerivedAsset::MirrorIndex,
+            } => f.write_str("make the mirror's index again"),
+            Action::CreateBackup { .. } => f.write_str("make a backup, and verify it"),
+            Action::ReclaimOrphan { generation, .. } => {
+                write!(
+                    f,
+                    "move {generation}, which nothing names, to the quarantine"
+                )
+            }
+            Action::ClearMarker { .. } => f.write_str("clear the marker of the repair that failed"),
+            Action::PutBack { run_id } => write!(f, "put back what {run_id} moved"),
+        }
+    }
 }
 
 impl Action {

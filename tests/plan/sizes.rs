@@ -1,7 +1,7 @@
 //! Documents of plans are small: what is said twice, or was approved, is said once.
 
 use super::place::{Place, each};
-use super::states::KINDS;
+use super::states::{KINDS, State};
 
 /// What a person or an agent reads in one look.
 const LIMIT: usize = 6 << 10;
@@ -9,7 +9,7 @@ const LIMIT: usize = 6 << 10;
 #[test]
 fn the_documents_of_every_kind_of_plan_are_small_and_have_what_is_promised() {
     each(KINDS.len(), 2, |i| {
-        let state = &*KINDS[i].state;
+        let state: &State = KINDS[i].state;
         let kind = state.words.join(" ");
         let p = Place::copy_of(&state.path());
         let plan = |ran: &super::sandbox::Ran| {

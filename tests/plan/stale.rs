@@ -548,7 +548,7 @@ fn a_hundred_kinds_of_change_are_refused_and_nothing_is_written() {
 #[test]
 fn without_a_change_each_of_the_plans_applies() {
     each(KINDS.len(), 4, |i| {
-        let state = &*KINDS[i].state;
+        let state: &State = KINDS[i].state;
         let p = Place::copy_of(&state.path());
         let applied = p.run(&state.apply);
         let context = applied.json.pointer("/failure_context_path");

@@ -430,7 +430,10 @@ fn outcomes(intent: &Intent, took_effect: bool) -> Vec<ActionOutcome> {
         .map(|action| ActionOutcome {
             action: action.word().to_owned(),
             outcome,
-            detail: "the run was killed and closed by a later one".to_owned(),
+            detail: match took_effect {
+                true => format!("{action}; the run was killed, and a later one finished it"),
+                false => format!("not known: {action}; the run was killed before it took effect"),
+            },
         })
         .collect()
 }
