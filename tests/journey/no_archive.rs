@@ -137,12 +137,14 @@ fn a_schema_that_is_too_new() {
 
 #[test]
 fn a_database_whose_version_is_not_what_the_manifest_says() {
-    let sandbox = with_news();
-    let db = generation(&sandbox).join("agent_search.db");
-    let conn = rusqlite::Connection::open(&db).unwrap();
-    conn.pragma_update(None, "user_version", 999).unwrap();
-    conn.close().unwrap();
-    captured_only(&sandbox, "archive-corrupt", 1);
+    for (version, kind, code) in [(0, "archive-corrupt", 1), (999, "schema-too-new", 6)] {
+        let sandbox = with_news();
+        let db = generation(&sandbox).join("agent_search.db");
+        let conn = rusqlite::Connection::open(&db).unwrap();
+        conn.pragma_update(None, "user_version", version).unwrap();
+        conn.close().unwrap();
+        captured_only(&sandbox, kind, code);
+    }
 }
 
 fn copy_tree(from: &Path, to: &Path) {

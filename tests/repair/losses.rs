@@ -479,3 +479,182 @@ fn an_accepted_loss_is_no_promise_to_the_scan_either() {
         scan.stdout
     );
 }
+
+/// Keeps every command from reading what matches.
+fn exclude(s: &Sandbox, pattern: &str) {
+    let folder = s.home().join(".config/cass");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(
+        folder.join("config.toml"),
+        format!("exclude = [\"{pattern}\"]\n"),
+    )
+    .unwrap();
+}
+
+const HISTORY: &str = ".claude/history.jsonl";
+
+fn with_evidence() -> Sandbox {
+    let s = indexed();
+    s.put(
+        HISTORY,
+        b"{\"display\":\"a\",\"timestamp\":1780000000000,\"project\":\"/\"}\n",
+    );
+    s.run(&["index"]).expect(0);
+    s
+}
+
+/// The finding about the lost capture of a file, and the command that it recommends.
+#[track_caller]
+fn told_of(ran: &Ran, code: &str) -> (Value, String) {
+    let found = ran.at("/findings").as_array().unwrap();
+    let f = found.iter().find(|f| f["code"] == code);
+    let f = f.unwrap_or_else(|| panic!("no {code} in {}", ran.stdout));
+    let next = f["next"].as_str().unwrap_or_default();
+    (f.clone(), next.to_owned())
+}
+
+#[test]
+fn a_loss_whose_source_is_there_and_not_read_names_what_would_help() {
+    let full = ["doctor", "check", "--detail", "full"];
+    for (obstacle, help) in [("excluded", "include it again"), ("mode", "chmod")] {
+        let s = with_evidence();
+        fs::remove_file(s.data().join(PACK)).unwrap();
+        let source = s.home().join(HISTORY);
+        match obstacle {
+            "excluded" => exclude(&s, "**/history.jsonl"),
+            _ => {
+                if s.run_as_nobody(&["doctor", "check"]).is_none() {
+                    println!("passed over: nobody can't be played here");
+                    continue;
+                }
+                super::sandbox::mode(&source, 0);
+            }
+        }
+        let run = |args: &[&str]| s.run_as_nobody(args).unwrap();
+        let run = |args: &[&str]| match obstacle {
+            "excluded" => s.run(args),
+            _ => run(args),
+        };
+        // The sessions come back, the history does not.
+        let index = run(&["index", "--full"]);
+        assert!([0, 8].contains(&index.code), "{}", index.stdout);
+        let check = run(&full).expect(1);
+        let (f, next) = told_of(&check, "promise-not-kept");
+        let message = f["message"].as_str().unwrap();
+        for word in [
+            "~/.claude/history.jsonl",
+            help,
+            "index --full",
+            "accept the loss",
+        ] {
+            assert!(message.contains(word), "{obstacle}: {word}: {message}");
+        }
+        assert_eq!(next, "repair", "{obstacle}");
+        // The plan says so before anyone approves, and applies.
+        let planned = run(&["doctor", "repair"]).expect(0);
+        assert_eq!(words(&planned), ["accept-loss"], "{obstacle}");
+        assert!(planned.stdout.contains(help), "{}", planned.stdout);
+        let argv = super::lab::apply_argv(&planned);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        run(&argv).expect(0);
+        run(&full).expect(0);
+        // What helps does.
+        match obstacle {
+            "excluded" => fs::remove_file(s.home().join(".config/cass/config.toml")).unwrap(),
+            _ => super::sandbox::mode(&source, 0o600),
+        }
+        run(&["index", "--full"]).expect(0);
+        let check = run(&["doctor", "check", "--deep", "--detail", "full"]).expect(0);
+        assert!(!check.stdout.contains("promise-not-kept"));
+        assert!(!s.get(&source, 1).is_empty());
+    }
+}
+
+#[test]
+fn what_an_index_brings_back_is_not_offered_for_acceptance() {
+    let s = with_evidence();
+    fs::remove_file(s.data().join(PACK)).unwrap();
+    let check = s.run(&["doctor", "check", "--detail", "full"]).expect(1);
+    assert_eq!(told_of(&check, "promise-not-kept").1, "index-full");
+    let planned = plan(&s, &["doctor", "repair"]).expect(0);
+    assert_eq!(planned.text("/status"), "no-op");
+    assert_eq!(planned.text("/recommended_action"), "index-full");
+    s.run(&["index", "--full"]).expect(0);
+    // Older captures of the one that grew are gone for good, and the archive has their records.
+    assert!(no_error(&s).iter().all(|c| c == "archive-only"));
+    assert!(!s.get(&s.home().join(HISTORY), 1).is_empty());
+}
+
+#[test]
+fn records_of_another_machine_are_a_known_state_and_no_error() {
+    let other = indexed();
+    let s = Sandbox::in_memory();
+    let id = "00000000-0000-4000-8000-000000000009";
+    let text = String::from_utf8(claude(6)).unwrap().replace(NATIVE, id);
+    s.put(
+        &format!(".claude/projects/-src-b/{id}.jsonl"),
+        text.as_bytes(),
+    );
+    s.run(&["index"]).expect(0);
+    let own = s.sessions().len();
+    let from = format!("--from={}", other.data().display());
+    let planned = plan(&s, &["doctor", "repair", &from]).expect(0);
+    apply(&s, &planned).expect(0);
+    assert_eq!(s.sessions().len(), own + 2);
+    s.run(&["index"]).expect(0);
+    // The files of the other home are there to be seen, and no index here reads them.
+    for pruned in [false, true] {
+        if pruned {
+            prune(&other);
+        }
+        for deep in [&[][..], &["--deep"]] {
+            assert_eq!(no_error(&s), [""; 0], "pruned: {pruned}");
+            let f = code(&s, deep, "captured-elsewhere").unwrap();
+            assert_eq!((&f["severity"], &f["count"]), (&"info".into(), &2.into()));
+            assert!(f["next"].is_null(), "{f}");
+        }
+        let check = s.run(&["doctor", "check"]).expect(0);
+        assert_eq!(check.text("/coverage_risk/status"), "archive-only");
+        assert_eq!(check.text("/recommended_action"), "none");
+        let idle = plan(&s, &["doctor", "repair"]).expect(0);
+        assert_eq!(idle.text("/status"), "no-op", "{}", idle.stdout);
+        s.run(&["index", "--full"]).expect(0);
+    }
+    // What was captured here and is lost is told apart from it.
+    fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
+    let f = code(&s, &[], "capture-missing").unwrap();
+    assert_eq!((&f["severity"], &f["count"]), (&"error".into(), &1.into()));
+    s.run(&["index", "--full"]).expect(0);
+    assert_eq!(no_error(&s), [""; 0]);
+}
+
+#[test]
+fn a_loss_before_any_archive_is_accepted_once_an_index_has_made_one() {
+    let s = with_evidence();
+    let data = s.data();
+    // As a first index leaves it that could capture and not archive.
+    for gone in ["generations", "derived"] {
+        fs::remove_dir_all(data.join(gone)).unwrap();
+    }
+    for gone in ["CURRENT", "coverage.jsonl", PACK] {
+        fs::remove_file(data.join(gone)).unwrap();
+    }
+    prune(&s);
+    let check = s.run(&["doctor", "check", "--detail", "full"]).expect(1);
+    assert_eq!(told_of(&check, "promise-not-kept").1, "index");
+    let planned = plan(&s, &["doctor", "repair"]).expect(0);
+    assert_eq!(planned.text("/recommended_action"), "index");
+    // Each step names the next one.
+    let index = s.run(&["index"]).expect(8);
+    assert_eq!(index.text("/err/kind"), "sources-failed");
+    let check = s.run(&["doctor", "check", "--detail", "full"]).expect(1);
+    assert_eq!(told_of(&check, "promise-not-kept").1, "repair");
+    let planned = plan(&s, &["doctor", "repair"]).expect(0);
+    assert_eq!(words(&planned), ["accept-loss"]);
+    apply(&s, &planned).expect(0);
+    assert_eq!(no_error(&s), [""; 0]);
+    // What is on record as lost fails no index any more.
+    s.run(&["index"]).expect(0);
+    s.run(&["index", "--full"]).expect(0);
+    assert_eq!(no_error(&s), [""; 0]);
+}

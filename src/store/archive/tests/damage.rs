@@ -260,7 +260,7 @@ fn schema_text_and_header_are_covered() {
             "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql=replace(sql,'NOT NULL','        ') WHERE name='skips'",
             FindingKind::Schema,
         ),
-        ("PRAGMA user_version=9", FindingKind::Header),
+        ("PRAGMA user_version=0", FindingKind::Header),
         ("PRAGMA application_id=9", FindingKind::Header),
     ] {
         let found = after(&lab, sql);
@@ -268,8 +268,14 @@ fn schema_text_and_header_are_covered() {
     }
     // A reader does not trust such a header either.
     raw(&lab.db())
-        .execute_batch("PRAGMA user_version=9")
+        .execute_batch("PRAGMA user_version=0")
         .unwrap();
     let e = ArchiveReader::open(&lab.root()).unwrap_err();
     assert_eq!(e.kind(), crate::error::ErrorKind::ArchiveCorrupt);
+    // A newer one is refused by whoever opens it.
+    raw(&lab.db())
+        .execute_batch("PRAGMA user_version=9")
+        .unwrap();
+    let e = ArchiveReader::open(&lab.root()).unwrap_err();
+    assert_eq!(e.kind(), crate::error::ErrorKind::SchemaTooNew);
 }
