@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use cass::disk::Root;
+use cass::model::provider::Provider;
+use cass::model::source::SourceKey;
 use cass::store::mirror::MirrorReader;
 use serde_json::Value;
 
@@ -112,7 +114,7 @@ pub enum Work {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call {
     pub name: String,
-    /// The path as the call gives it, or that of its file descriptor.
+    /// The path as the call gives it, or that of its file descriptor, as in any home.
     pub path: String,
     pub k: u64,
     /// The how many-th of its name it is in its thread, whatever the path.
@@ -202,6 +204,8 @@ pub struct Home {
     work: Work,
     folders: Vec<PathBuf>,
     files: Vec<(PathBuf, Vec<u8>)>,
+    /// What is called otherwise in each home, and its name in all: the home, and the ledgers.
+    own: Vec<(String, &'static str)>,
 }
 
 impl Home {
@@ -219,7 +223,17 @@ impl Home {
             work,
             folders: Vec::new(),
             files: Vec::new(),
+            own: Vec::new(),
         };
+        home.own = vec![(home.path().to_string_lossy().into_owned(), "~")];
+        for (rel, provider, any) in [
+            (GROWS, Provider::Claude, "{grows}"),
+            (GOES, Provider::Claude, "{goes}"),
+            (COMES, Provider::Codex, "{comes}"),
+        ] {
+            let key = SourceKey::derive("local", provider, &home.path().join(rel));
+            home.own.push((key.to_string(), any));
+        }
         if work == Work::Next {
             home.put(GROWS, &grown(OLD));
             home.put(GOES, &gone());
@@ -311,16 +325,13 @@ impl Home {
         serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{when}: {e}"))
     }
 
-    /// The bytes of the first capture of a source, or of the newest, as people get them.
-    fn get(&self, rel: &str, first: bool, when: &str) -> Vec<u8> {
+    /// The bytes of the first capture of a source, as people get them.
+    fn first_of(&self, rel: &str, when: &str) -> Vec<u8> {
         let target = self.path().join("got");
         let _ = fs::remove_file(&target);
         let source = self.path().join(rel);
-        let (source, target_text) = (source.to_string_lossy(), target.to_string_lossy());
-        let mut args = vec!["mirror", "get", &source, "-o", &target_text, "--json"];
-        if first {
-            args.extend(["--seq", "1"]);
-        }
+        let (source, got) = (source.to_string_lossy(), target.to_string_lossy());
+        let args = ["mirror", "get", &source, "--seq", "1", "-o", &got, "--json"];
         self.good(&args, when);
         fs::read(target).expect("it was handed out")
     }
@@ -443,6 +454,10 @@ impl Home {
             } else {
                 !OPENS.contains(&name.as_str()) || line.contains("O_CREAT")
             };
+            let path = self
+                .own
+                .iter()
+                .fold(path, |path, (own, any)| path.replace(own, any));
             let call = Call {
                 k: *k,
                 of_name: *of_name,
@@ -461,12 +476,18 @@ impl Home {
         Some(calls)
     }
 
+    /// The path of a call in this home.
+    fn place(&self, call: &Call) -> String {
+        let own = |path: String, (own, any): &(String, &str)| path.replace(any, own);
+        self.own.iter().fold(call.path.clone(), own)
+    }
+
     /// One fault at one call, from the state before. Demands that the call came.
     pub fn fault(&self, call: &Call, fault: &str, more: &[&str]) -> Ended {
         self.put_back();
         let mut options = vec![
             "-P".to_owned(),
-            call.path.clone(),
+            self.place(call),
             "-e".to_owned(),
             format!("trace={}", call.name),
             "-e".to_owned(),
@@ -525,7 +546,7 @@ impl Home {
         let when = format!("{:?}: {length} bytes of {call}", self.work);
         let file = fs::OpenOptions::new()
             .write(true)
-            .open(&call.path)
+            .open(self.place(call))
             .unwrap_or_else(|e| panic!("{when}: {e}"));
         let offset = if call.name == "pwrite64" {
             last.rsplit("\", ")
@@ -637,9 +658,9 @@ impl Home {
         let captured = self.captured(when);
         self.acknowledged(&captured, when);
         self.newest(&captured, when);
-        let first = self.work == Work::Next;
-        let wanted = grown(if first { OLD } else { NEW });
-        assert_eq!(self.get(GROWS, first, when), wanted, "{when}");
+        if self.work == Work::Next {
+            assert_eq!(self.first_of(GROWS, when), grown(OLD), "{when}");
+        }
         let after = self.messages(when);
         for (id, n) in before {
             assert!(

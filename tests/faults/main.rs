@@ -29,9 +29,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use harness::{Call, Home, NAMES, OPENS, READS, SYNCS, WRITES, Work, without_idle};
 use rayon::prelude::*;
 
+/// Cases that share a home.
+const PIECE: usize = 24;
+
 /// Runs every case, and demands that the run still makes the calls it was asked about. A case
 /// that fails does not keep the others from being run.
-fn each(work: Work, names: &[&str], wanted: impl Fn(&Call) -> bool, case: impl Fn(&Home, &Call)) {
+fn each(
+    work: Work,
+    names: &[&str],
+    wanted: impl Fn(&Call) -> bool,
+    case: impl Fn(&Home, &Call) + Sync,
+) {
     each_of(work, names, wanted, |calls| calls, case);
 }
 
@@ -40,7 +48,7 @@ fn each_of(
     names: &[&str],
     wanted: impl Fn(&Call) -> bool,
     cases_of: impl Fn(Vec<Call>) -> Vec<Call>,
-    case: impl Fn(&Home, &Call),
+    case: impl Fn(&Home, &Call) + Sync,
 ) {
     let home = Home::new(work);
     let Some(calls) = home.calls(names) else {
@@ -49,13 +57,18 @@ fn each_of(
     let cases: Vec<Call> = calls.iter().filter(|c| wanted(c)).cloned().collect();
     let cases = cases_of(cases);
     assert!(!cases.is_empty(), "{work:?}: none of {names:?} is called");
-    let (mut covered, mut wrong) = (0, Vec::new());
-    for call in &cases {
-        match catch_unwind(AssertUnwindSafe(|| case(&home, call))) {
-            Ok(()) => covered += 1,
-            Err(_) => wrong.push(call.to_string()),
-        }
-    }
+    // Each piece has a home of its own, so that the machine's cores share the cases.
+    let wrong: Vec<String> = cases
+        .par_chunks(PIECE)
+        .flat_map_iter(|piece| {
+            let home = Home::new(work);
+            let failed =
+                |call: &&Call| catch_unwind(AssertUnwindSafe(|| case(&home, call))).is_err();
+            let wrong: Vec<&Call> = piece.iter().filter(failed).collect();
+            wrong.into_iter().map(Call::to_string)
+        })
+        .collect();
+    let covered = cases.len() - wrong.len();
     println!("{work:?} {names:?}: {covered} of {} calls", cases.len());
     assert!(wrong.is_empty(), "{} cases: {wrong:#?}", wrong.len());
     let again = home.calls(names).expect("it was traced before");

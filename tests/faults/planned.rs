@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
 use super::harness::{Call, NAMES, OPENS, SYNCS, WRITES};
 use super::is_long;
-use super::works::{Bench, INDEX, PLANS, Plan, applies, without_ids};
+use super::works::{Bench, INDEX, PLANS, Plan, Shelf, applies, without_ids};
 
 /// What one case does to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,14 +63,13 @@ fn moved_on(calls: &[Call], sampled: Vec<Call>) -> Vec<Call> {
 const WHOLE: [Plan; 2] = [Plan::Rebuild, Plan::Undo];
 
 /// Every case of one way to fail: plan, call, fault.
-fn cases(faults: &[(&[&str], Fault)]) -> Option<Cases> {
+fn cases(shelf: &Arc<Shelf>, faults: &[(&[&str], Fault)]) -> Option<Cases> {
     let mut known: BTreeSet<(Fault, String, String)> = BTreeSet::new();
     let mut out = Vec::new();
     let mut plans = WHOLE.to_vec();
     plans.extend(PLANS.iter().filter(|p| !WHOLE.contains(p)));
     for plan in plans {
-        let bench = Bench::new(plan);
-        let calls = bench.calls(bench.work())?;
+        let calls = shelf.calls(plan)?;
         let mut mine = Vec::new();
         for (names, fault) in faults {
             let wanted: Vec<Call> = calls
@@ -107,7 +107,8 @@ fn short(path: &str) -> String {
 
 /// Runs all cases of one table on the machine's cores, and tells how many there were.
 fn all(what: &str, faults: &[(&[&str], Fault)]) {
-    let Some(cases) = cases(faults) else {
+    let shelf = Shelf::shared();
+    let Some(cases) = cases(&shelf, faults) else {
         return;
     };
     let pieces: Cases = cases
@@ -118,7 +119,7 @@ fn all(what: &str, faults: &[(&[&str], Fault)]) {
     let wrong: Vec<String> = pieces
         .par_iter()
         .flat_map_iter(|(plan, cases)| {
-            let bench = Bench::new(*plan);
+            let bench = shelf.take(*plan);
             let mut wrong = Vec::new();
             for (call, fault) in cases {
                 let went = catch_unwind(AssertUnwindSafe(|| match fault {
@@ -195,15 +196,16 @@ fn a_second_fault_where_the_first_is_finished() {
         &[Plan::Rebuild, Plan::Undo]
     };
     let (first, second) = if is_long() { (60, 8) } else { (5, 2) };
+    let shelf = Shelf::shared();
     let pairs = AtomicUsize::new(0);
     let wrong: Vec<String> = plans
         .par_iter()
         .flat_map_iter(|plan| {
-            let bench = Bench::new(*plan);
             let mut wrong = Vec::new();
-            let Some(calls) = bench.calls(bench.work()) else {
+            let Some(calls) = shelf.calls(*plan) else {
                 return wrong;
             };
+            let bench = shelf.take(*plan);
             // Half of them behind the replacement of CURRENT, where there is something to finish.
             let turn = calls
                 .iter()
@@ -266,10 +268,11 @@ fn spread(calls: &[Call], n: usize) -> Vec<Call> {
 /// R10: what fails over and over leaves nothing that grows but its small records.
 #[test]
 fn ten_failed_repairs_leave_what_one_leaves() {
-    let bench = Bench::new(Plan::Rebuild);
-    let Some(calls) = bench.calls(bench.work()) else {
+    let shelf = Shelf::shared();
+    let Some(calls) = shelf.calls(Plan::Rebuild) else {
         return;
     };
+    let bench = shelf.take(Plan::Rebuild);
     let writes: Vec<Call> = calls
         .iter()
         .filter(|c| c.name == "pwrite64" && c.path.contains("/g00000002/agent_search.db"))
@@ -312,12 +315,12 @@ fn ten_failed_repairs_leave_what_one_leaves() {
 /// R16: what is published is synced before it gets its name, the name before what follows.
 #[test]
 fn an_apply_syncs_in_order() {
+    let shelf = Shelf::shared();
     for plan in PLANS.into_iter().filter(|p| *p != Plan::Fix) {
-        let bench = Bench::new(plan);
-        let Some(_) = bench.calls(bench.work()) else {
+        if shelf.calls(plan).is_none() {
             return;
-        };
-        bench.put_back();
+        }
+        let bench = shelf.take(plan);
         let ended = bench.traced(
             bench.work(),
             &[
@@ -464,10 +467,11 @@ fn dirty_below<'d>(dirty: &'d BTreeSet<String>, part: &str) -> Vec<&'d String> {
 /// that is killed as well, at each sync.
 #[test]
 fn going_back_killed_at_every_sync() {
-    let bench = Bench::new(Plan::Rebuild);
-    let Some(calls) = bench.calls(bench.work()) else {
+    let shelf = Shelf::shared();
+    let Some(calls) = shelf.calls(Plan::Rebuild) else {
         return;
     };
+    let bench = shelf.take(Plan::Rebuild);
     let turn = calls
         .iter()
         .position(|c| c.name.starts_with("rename") && c.path.contains(".CURRENT."))
@@ -522,10 +526,11 @@ fn going_back_killed_at_every_sync() {
 #[test]
 fn a_folder_that_a_killed_run_left_empty_is_synced_in_its_parent_before_it_is_used() {
     let options = ["-e", "trace=write,pwrite64,writev,fsync,fdatasync"].map(str::to_owned);
-    let bench = Bench::new(Plan::Create);
-    if bench.calls(bench.work()).is_none() {
+    let shelf = Shelf::shared();
+    if shelf.calls(Plan::Create).is_none() {
         return;
     }
+    let bench = shelf.take(Plan::Create);
     for rel in [
         "doctor",
         "doctor/events",
