@@ -68,13 +68,26 @@ pub fn apply(
     approval: &Approval,
     watch: Watch<'_>,
 ) -> Result<Applied> {
-    let root = Root::open(env.data_dir())?.ok_or_else(|| {
-        Error::new(
-            ErrorKind::NotInitialized,
-            format!("there is nothing in {}", env.data_dir().display()),
-        )
-        .with_hint("Nothing was ever indexed here.")
-    })?;
+    let root = match Root::open(env.data_dir())? {
+        Some(root) => root,
+        None if planner.begins() => match begin(env, planner, approval, watch)? {
+            Begun::Made(root) => root,
+            Begun::NoOp(plan) => {
+                return Ok(Applied {
+                    plan: *plan,
+                    ended: Ended::NoOp,
+                    finished: Vec::new(),
+                });
+            }
+        },
+        None => {
+            return Err(Error::new(
+                ErrorKind::NotInitialized,
+                format!("there is nothing in {}", env.data_dir().display()),
+            )
+            .with_hint("Nothing was ever indexed here."));
+        }
+    };
     refuse_unsafe(&root)?;
     refuse_newer(&root)?;
     let lock = WriterLock::acquire(root, planner.kind().word(), env.now_ms())?;
@@ -145,6 +158,28 @@ pub fn apply(
     })
 }
 
+/// What a plan that needs no data directory came to where there is none.
+enum Begun {
+    Made(Root),
+    NoOp(Box<Plan>),
+}
+
+/// Makes the data directory for a plan that was approved, and for no other.
+fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>) -> Result<Begun> {
+    let open = Ground::open(env, watch)?;
+    let plan = Plan::seal(planner.plan(&open.ground())?)?;
+    if !approves(approval, &plan) {
+        return Err(mismatch(approval, &plan));
+    }
+    if let Some(error) = plan.blocked() {
+        return Err(error);
+    }
+    if plan.is_empty() {
+        return Ok(Begun::NoOp(Box::new(plan)));
+    }
+    Root::open_or_create(env.data_dir()).map(Begun::Made)
+}
+
 fn approves(approval: &Approval, plan: &Plan) -> bool {
     match approval {
         Approval::Shown { fingerprint, .. } => fingerprint == plan.fingerprint(),
@@ -168,11 +203,7 @@ fn refuse(
     plan: Plan,
     finished: Vec<Finished>,
 ) -> Result<Applied> {
-    let Approval::Shown {
-        fingerprint,
-        covered,
-    } = approval
-    else {
+    let Approval::Shown { fingerprint, .. } = approval else {
         return Err(Error::new(
             ErrorKind::Blocked,
             "the state moved: what is needed now is not for an automatic run",
@@ -192,12 +223,28 @@ fn refuse(
             finished,
         });
     }
+    let mut error = mismatch(approval, &plan);
+    if !finished.is_empty() {
+        error = error.with_context("finished_runs", finished.len().to_string());
+    }
+    Err(error)
+}
+
+/// The error of a plan that is not the one that was approved.
+fn mismatch(approval: &Approval, plan: &Plan) -> Error {
+    let (fingerprint, covered) = match approval {
+        Approval::Shown {
+            fingerprint,
+            covered,
+        } => (fingerprint.as_str(), covered.as_ref()),
+        Approval::Predeclared => ("", None),
+    };
     let mut error = Error::new(
         ErrorKind::PlanMismatch,
         "the plan with this fingerprint is not the plan for the state as it is now; nothing was \
          changed",
     )
-    .with_context("approved", fingerprint.as_str())
+    .with_context("approved", fingerprint)
     .with_context("current", plan.fingerprint().as_str())
     .with_hint("Run the command without --yes and read the new plan.");
     if let Some(covered) = covered {
@@ -205,10 +252,7 @@ fn refuse(
         let names = moved(covered, &now, MOVED_SHOWN);
         error = error.with_context("moved", names.join(" "));
     }
-    if !finished.is_empty() {
-        error = error.with_context("finished_runs", finished.len().to_string());
-    }
-    Err(error)
+    error
 }
 
 /// Room for all of it, before anything is written.

@@ -6,4 +6,8 @@ mod appending;
 mod cases;
 mod command;
 mod edits;
+mod in_place;
+mod rebuilding;
+mod repairing;
+mod stores;
 mod table;
