@@ -210,7 +210,7 @@ fn other_evidence_is_named_where_it_lies() {
         (&true.into(), &"missing_middle".into())
     );
     assert!(
-        older["path"]
+        older["path"]["path"]
             .as_str()
             .expect("a path")
             .ends_with("session.jsonl")

@@ -67,8 +67,9 @@ fn a_torn_end_of_a_store_is_cut_and_closed_in_a_copy() {
     assert_eq!(checked[0].1.diagnosis.verdict.name(), "clean");
     // Every row before the torn one is what it was; what comes behind closes the turn.
     let after = rows(&made, EVENTS);
-    let kept = usize::try_from(end + 1).expect("a number");
-    assert_eq!(after[..kept], before[..before.len() - 1]);
+    let kept = before.len() - 1;
+    assert_eq!(before[kept][1], Cell::Integer(end + 1), "the broken row");
+    assert_eq!(after[..kept], before[..kept]);
     let kinds: Vec<&Cell> = after[kept..].iter().map(|r| &r[2]).collect();
     let text = |t: &str| Cell::Text(t.to_owned());
     assert_eq!(kinds, [&text("step/end"), &text("turn/end")]);
