@@ -28,7 +28,7 @@ fn kind(document: &Value) -> &str {
 }
 
 /// A log of a version whose writer takes the lock, with a fragment at its end.
-fn torn_v1() -> cases::Case {
+pub fn torn_v1() -> cases::Case {
     let case = cases::named("clean_v1__raw");
     let mut log = File::options()
         .append(true)

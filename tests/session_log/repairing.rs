@@ -18,8 +18,16 @@ pub struct Home {
 
 impl Home {
     pub fn new() -> Home {
-        let dir = tempfile::tempdir().expect("a home");
-        Home { dir }
+        // In memory where that can be: every run syncs, and none of these tests is about a disk.
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempfile::tempdir()
+        };
+        Home {
+            dir: dir.expect("a home"),
+        }
     }
 
     /// Runs words; exit and document.

@@ -89,8 +89,15 @@ impl Planner for LogRepairPlanner {
         let stop = || ground.watch().interrupt.pending().is_some();
         let found = self.choose(&stop);
         ground.watch().interrupt.check()?;
-        let log = found?;
-        let mut draft = self.draft(&log)?;
+        let Some(log) = found? else {
+            let mut draft = self.draft(None)?;
+            draft
+                .notes
+                .reasons
+                .push("no session log lies there".to_owned());
+            return Ok(draft);
+        };
+        let mut draft = self.draft(Some(&log))?;
         let keep = |searched: Vec<Found>, target: Option<PathBuf>| {
             self.seen.replace(Some(Seen {
                 entry: log.entry.clone(),
@@ -161,7 +168,7 @@ impl Planner for LogRepairPlanner {
 
 impl LogRepairPlanner {
     /// The one log that the path leads to and that there is something to say of.
-    fn choose(&self, stop: &dyn Fn() -> bool) -> Result<Log> {
+    fn choose(&self, stop: &dyn Fn() -> bool) -> Result<Option<Log>> {
         let looked = session_log::look(&self.path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Error::new(
                 ErrorKind::NotFound,
@@ -206,12 +213,9 @@ impl LogRepairPlanner {
             )
             .with_hint("Each is repaired by a plan of its own: name one of them."));
         }
-        let (entry, checked, read) = needy.pop().or(first).ok_or_else(|| {
-            Error::new(
-                ErrorKind::NotFound,
-                format!("there is no session log at {}", self.path.display()),
-            )
-        })?;
+        let Some((entry, checked, read)) = needy.pop().or(first) else {
+            return Ok(None);
+        };
         let path = &entry.path;
         if path.to_str().is_none() {
             return Err(Error::new(
@@ -241,12 +245,12 @@ impl LogRepairPlanner {
             len: Count(len),
             blake3,
         };
-        Ok(Log {
+        Ok(Some(Log {
             entry,
             read,
             checked,
             source,
-        })
+        }))
     }
 
     fn has_work(&self, checked: &Checked) -> bool {
@@ -265,12 +269,13 @@ impl LogRepairPlanner {
     }
 
     /// The plan without anything to do yet: what the fingerprint covers in any case.
-    fn draft(&self, log: &Log) -> Result<Draft> {
+    fn draft(&self, log: Option<&Log>) -> Result<Draft> {
         let mut body = Body::new(PlanKind::SessionLogRepair, ArchiveState::Apart);
         let mut option = |name: &str, value: &str| {
             body.options.insert(name.to_owned(), value.to_owned());
         };
-        option("log", &log.entry.path.to_string_lossy());
+        let path = log.map_or(&self.path, |l| &l.entry.path);
+        option("log", &path.to_string_lossy());
         option("cass_version", env!("CARGO_PKG_VERSION"));
         match &self.place {
             Place::Folder(folder) => option("output", &folder.to_string_lossy()),
@@ -284,25 +289,16 @@ impl LogRepairPlanner {
         if self.close_turn {
             option("close_turn", "true");
         }
-        body.inputs.push(log.source.clone());
-        let beside = log
-            .entry
-            .siblings
-            .iter()
-            .map(|s| log.entry.path.with_file_name(&s.name));
-        let wal = (log.entry.kind == Kind::Store).then(|| member_path(&log.entry.path, "-wal"));
-        for path in beside.chain(wal) {
-            body.inputs.extend(state(&path)?);
+        let mut notes = Notes::default();
+        if let Some(log) = log {
+            body.inputs = inputs(log)?;
+            let diagnosis = &log.checked.diagnosis;
+            let verdict = diagnosis.verdict.name();
+            notes
+                .reasons
+                .push(format!("{verdict}: {}", diagnosis.reason));
+            notes.read_bytes = log.source.len.0.saturating_mul(3);
         }
-        let notes = Notes {
-            reasons: vec![format!(
-                "{}: {}",
-                log.checked.diagnosis.verdict.name(),
-                log.checked.diagnosis.reason
-            )],
-            read_bytes: log.source.len.0.saturating_mul(3),
-            ..Notes::default()
-        };
         Ok(Draft {
             body,
             gates: Vec::new(),
@@ -392,6 +388,19 @@ impl LogRepairPlanner {
         }
         .to_owned()
     }
+}
+
+/// The log, its siblings, and what belongs to a store.
+fn inputs(log: &Log) -> Result<Vec<FileState>> {
+    let mut out = vec![log.source.clone()];
+    let path = &log.entry.path;
+    let siblings = log.entry.siblings.iter();
+    let beside = siblings.map(|s| path.with_file_name(&s.name));
+    let wal = (log.entry.kind == Kind::Store).then(|| member_path(path, "-wal"));
+    for path in beside.chain(wal) {
+        out.extend(state(&path)?);
+    }
+    Ok(out)
 }
 
 /// What is done, in words.
