@@ -15,6 +15,7 @@ const DISK_READ: &[&str] = &[
     "ArchiveShared",
     "LockOwner",
     "writer_owner",
+    "open_elsewhere",
 ];
 
 /// What `layer` may name in `target`: `None` nothing, `Some(None)` all, `Some(Some(list))` these.
@@ -35,16 +36,18 @@ fn edge(layer: &str, target: &str) -> Option<Option<Vec<&'static str>>> {
         ("session_writer", "session_log") => Some(None),
         ("session_writer", "disk") => {
             let mut list = DISK_READ.to_vec();
-            list.extend(["SessionFile", "SessionLock", "refuse_owned"]);
+            list.extend(["SessionFile", "SessionLock"]);
             Some(Some(list))
         }
         // A planner names what a plan is, and the view that it is given; it can't apply one.
         ("doctor", "plan") => Some(Some(vec!["Ground", "Planner"])),
-        ("doctor", "sources" | "store" | "model") => Some(None),
-        ("plan", "ingest" | "store" | "model") => Some(None),
+        ("doctor", "sources" | "store" | "model" | "session_log") => Some(None),
+        ("plan", "ingest" | "store" | "model" | "session_log") => Some(None),
         ("plan", "disk") => {
             let mut list = DISK_READ.to_vec();
             list.extend(["Capture", "WriterLock"]);
+            // Logs lie outside the data directory.
+            list.extend(["SessionLock", "PutBack", "PutBackFile"]);
             Some(Some(list))
         }
         ("doctor" | "report", "disk") => reading(),

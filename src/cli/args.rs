@@ -165,6 +165,31 @@ pub enum DoctorCommand {
 pub enum SessionLogCommand {
     /// Read logs whole and say what is wrong with each; changes nothing
     Check(SessionLogCheckArgs),
+    /// Plan the repair of one log, or apply the plan that was shown
+    Repair(SessionLogRepairArgs),
+}
+
+/// `doctor session-log repair`
+#[derive(Debug, Clone, Args)]
+pub struct SessionLogRepairArgs {
+    /// A log, a store, or a folder in which one log needs a repair
+    #[arg(value_name = "PATH", value_parser = not_empty())]
+    pub path: OsString,
+    /// Folder that becomes a sessions root with the repaired log in it
+    #[arg(long, value_name = "DIR", default_value = "repaired-sessions", value_parser = clap::builder::PathBufValueParser::new())]
+    pub output: PathBuf,
+    /// Write over the log itself, under its locks; what it was stays in the mirror
+    #[arg(long, conflicts_with = "output")]
+    pub in_place: bool,
+    /// The harness was ended: needed in place where its version takes no lock
+    #[arg(long, requires = "in_place")]
+    pub harness_stopped: bool,
+    /// Close the turn that is open at the end of a log that is sound otherwise
+    #[arg(long)]
+    pub close_turn: bool,
+    /// To apply a plan.
+    #[command(flatten)]
+    pub apply: ApplyArgs,
 }
 
 /// `doctor session-log check`

@@ -1,7 +1,7 @@
 //! What the command line itself does not say about its commands.
 
 /// Names of all documents, sorted.
-pub const SCHEMAS: [&str; 31] = [
+pub const SCHEMAS: [&str; 32] = [
     "doctor-archive-scan",
     "doctor-backups-create",
     "doctor-backups-list",
@@ -15,6 +15,7 @@ pub const SCHEMAS: [&str; 31] = [
     "doctor-runs-show",
     "doctor-runs-undo",
     "doctor-session-log-check",
+    "doctor-session-log-repair",
     "error",
     "export",
     "export-json",
@@ -47,7 +48,7 @@ pub struct Entry {
 }
 
 /// Every command that does something.
-pub const COMMANDS: [Entry; 26] = [
+pub const COMMANDS: [Entry; 27] = [
     Entry {
         words: &["index"],
         mutates: true,
@@ -104,6 +105,11 @@ pub const COMMANDS: [Entry; 26] = [
         words: &["doctor", "session-log", "check"],
         mutates: false,
         schema: "doctor-session-log-check",
+    },
+    Entry {
+        words: &["doctor", "session-log", "repair"],
+        mutates: true,
+        schema: "doctor-session-log-repair",
     },
     Entry {
         words: &["doctor", "backups", "list"],

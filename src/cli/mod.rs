@@ -36,6 +36,7 @@ pub mod sanitise;
 mod scan;
 mod search;
 mod session_log;
+mod session_log_repair;
 mod session_name;
 mod sessions;
 mod signal;
@@ -164,6 +165,9 @@ fn perform(command: &Command, ctx: &Context, out: &Output) -> u8 {
             }
             Some(DoctorCommand::SessionLog(SessionLogCommand::Check(a))) => {
                 out.finish(session_log::check(ctx, a), false, &ctx.site)
+            }
+            Some(DoctorCommand::SessionLog(SessionLogCommand::Repair(a))) => {
+                out.finish(session_log_repair::run(ctx, a), true, &ctx.site)
             }
             None if d.fix => out.finish(repair::fix(ctx, d), true, &ctx.site),
             Some(DoctorCommand::Backups(BackupsCommand::List(a))) => {

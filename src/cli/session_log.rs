@@ -1,7 +1,6 @@
 //! `cass doctor session-log check`
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::ErrorKind as IoKind;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count};
 use super::sanitise::visible;
+use crate::doctor::session_log::{examine, open};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::finding::Severity;
 use crate::model::path::PathText;
@@ -18,15 +18,10 @@ use crate::report::envelope::Report;
 use crate::report::session_log::{
     SessionLogCheckBody, SessionLogEntry, UnreadLog, session_log_check_report,
 };
-use crate::session_log::{self, Checked, Entry, Evidence, Kind, ReadAt};
-use crate::sources::database::member_path;
-use crate::sources::file::Base;
-use crate::store::{foreign, wal};
+use crate::session_log::{self, Checked, Entry, Evidence};
 
 /// Logs that could not be read and are named.
 const UNREAD: usize = 20;
-/// Bytes of the largest store that is read: an image of it is held.
-const MAX_STORE: u64 = 64 << 20;
 /// Characters of a line's text in one line of a page.
 const TEXT: usize = 72;
 /// Lines before and behind the first failure.
@@ -118,22 +113,13 @@ fn no_path(path: &Path, e: std::io::Error) -> Error {
     }
 }
 
-/// Opens a file as a regular one; its folder may be reached through links.
-fn open(path: &Path) -> Result<File> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let name = path.file_name().unwrap_or_default();
-    Base::open(folder)?.open_regular(Path::new(name))
-}
-
 impl Found<'_> {
     fn examine(&mut self, entry: &Entry) {
-        match self.read(entry) {
-            Ok((all, evidence)) => {
-                for checked in &all {
-                    self.keep(entry, checked, &evidence);
+        let stop = || self.ctx.interrupt.pending().is_some();
+        match examine(entry, &stop) {
+            Ok(read) => {
+                for checked in &read.sessions {
+                    self.keep(entry, checked, &read.evidence);
                 }
             }
             Err(_) if self.ctx.interrupt.pending().is_some() => {}
@@ -147,19 +133,6 @@ impl Found<'_> {
                 }
             }
         }
-    }
-
-    fn read(&self, entry: &Entry) -> Result<(Vec<Checked>, Evidence)> {
-        let stop = || self.ctx.interrupt.pending().is_some();
-        let file = open(&entry.path)?;
-        let failed = |e| Error::io("read", &entry.path, e);
-        if entry.kind == Kind::Store {
-            let image = image(&entry.path, &file)?;
-            let conn = foreign::open_image(&image, &entry.path)?;
-            return session_log::check_store(&file, &conn, &stop).map_err(failed);
-        }
-        let (checked, evidence) = session_log::check(entry, &file, &stop).map_err(failed)?;
-        Ok((vec![checked], evidence))
     }
 
     fn keep(&mut self, entry: &Entry, checked: &Checked, evidence: &Evidence) {
@@ -186,41 +159,6 @@ impl Found<'_> {
         }
         list.push(told);
     }
-}
-
-/// A store as one image, what its WAL has committed folded in. Nothing is opened by SQLite where
-/// it lies.
-fn image(path: &Path, file: &File) -> Result<Vec<u8>> {
-    let mut db = whole(path, file)?;
-    let log = member_path(path, "-wal");
-    match open(&log) {
-        Ok(file) => wal::fold(&mut db, &whole(&log, &file)?),
-        Err(e) if e.kind() == ErrorKind::NotFound => wal::fold(&mut db, &[]),
-        Err(e) => return Err(e),
-    }
-    Ok(db)
-}
-
-fn whole(path: &Path, file: &File) -> Result<Vec<u8>> {
-    let failed = |e| Error::io("read", path, e);
-    let len = file.metadata().map_err(failed)?.len();
-    if len > MAX_STORE {
-        let limit = MAX_STORE >> 20;
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{} has more than {limit} MiB", path.display()),
-        ));
-    }
-    let mut out = vec![0; usize::try_from(len).unwrap_or(0)];
-    let mut done = 0;
-    while let Some(rest) = out.get_mut(done..).filter(|r| !r.is_empty()) {
-        match ReadAt::read_at(file, rest, done as u64).map_err(failed)? {
-            0 => break,
-            n => done += n,
-        }
-    }
-    out.truncate(done);
-    Ok(out)
 }
 
 const fn mark(severity: Option<Severity>) -> Mark {
@@ -254,25 +192,7 @@ impl Human for SessionLogCheckBody {
             around(s, page);
         }
         for s in b.sessions.iter().take(1).filter(|_| b.sessions_total == 1) {
-            for place in &s.call_places {
-                page.fact(&format!(
-                    "{:<10} row {}, event {}: id {:?}{}",
-                    place.place,
-                    place.row,
-                    place.seq,
-                    place.call_id,
-                    place
-                        .name
-                        .as_ref()
-                        .map_or_else(String::new, |n| format!(", tool {n}"))
-                ));
-            }
-            for c in &s.candidates {
-                page.fact(&format!(
-                    "candidate  row {}, events {} to {}: {}",
-                    c.rows.0, c.events.0, c.events.1, c.what
-                ));
-            }
+            versions(s, page);
             if s.severity.is_some() {
                 page.fact(&repair_line(s));
             }
@@ -293,6 +213,29 @@ impl Human for SessionLogCheckBody {
                 "; not all were read"
             }
         )
+    }
+}
+
+/// What makes a log ambiguous: the places of a call, side by side, and versions of the same events.
+pub(super) fn versions(s: &SessionLogEntry, page: &mut Page) {
+    for place in &s.call_places {
+        page.fact(&format!(
+            "{:<10} row {}, event {}: id {:?}{}",
+            place.place,
+            place.row,
+            place.seq,
+            place.call_id,
+            place
+                .name
+                .as_ref()
+                .map_or_else(String::new, |n| format!(", tool {n}"))
+        ));
+    }
+    for c in &s.candidates {
+        page.fact(&format!(
+            "candidate  row {}, events {} to {}: {}",
+            c.rows.0, c.events.0, c.events.1, c.what
+        ));
     }
 }
 

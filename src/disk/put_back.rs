@@ -171,6 +171,18 @@ impl PutBack {
     /// # Errors
     /// As [`PutBack::look`]; `no-space`.
     pub fn begin(&mut self, rel: &Path) -> Result<PutBackFile> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Not made of the name, which may be as long as a name can be.
+        self.begin_as(rel, &format!(".{}-{n}.cass-tmp", std::process::id()))
+    }
+
+    /// As [`PutBack::begin`], under a temporary name that is known: a run that was killed is cleaned
+    /// up by it. Whatever has that name goes.
+    ///
+    /// # Errors
+    /// As [`PutBack::begin`].
+    pub fn begin_as(&mut self, rel: &Path, temp: &str) -> Result<PutBackFile> {
         let (folders, name) = parts(&self.path, rel)?;
         let mut at = self.root()?;
         let mut done = PathBuf::new();
@@ -188,10 +200,8 @@ impl PutBack {
                 .step(&at, folder, &done)
                 .map_err(|e| self.way(&done, e))?;
         }
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        // Not made of the name, which may be as long as a name can be.
-        let temp = OsString::from(format!(".{}-{n}.cass-tmp", std::process::id()));
+        let temp = OsString::from(temp);
+        let _ = rustix::fs::unlinkat(&at, &temp, AtFlags::empty());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(&at, &temp, flags | OFlags::CLOEXEC, FILE_MODE)
             .map_err(|e| self.failed("create", rel, e))?;
@@ -234,6 +244,52 @@ impl PutBack {
         file.published = true;
         self.files.push((rel.clone(), meta.dev(), meta.ino()));
         rustix::fs::fsync(&file.dir).map_err(|e| self.failed("sync folder of", &rel, e))
+    }
+
+    /// Gives a file the name of `old`, which is replaced in one step, durable when this returns. It has
+    /// the mode of the old one.
+    ///
+    /// # Errors
+    /// `plan-mismatch` when the name is another file's by now; `no-space`, `io`: the old file is
+    /// still there then.
+    pub fn replace(&mut self, mut file: PutBackFile, old: &File) -> Result<()> {
+        let rel = file.rel.clone();
+        let full = self.path.join(&rel);
+        let failed = |e| Error::io("write", &full, e);
+        let was = old.metadata().map_err(failed)?;
+        let mode = Mode::from_raw_mode(was.mode() & 0o777);
+        rustix::fs::fchmod(&file.file, mode).map_err(|e| self.failed("set mode of", &rel, e))?;
+        file.file.sync_all().map_err(failed)?;
+        let now = rustix::fs::statat(&file.dir, &file.name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| self.way(&rel, e))?;
+        #[allow(clippy::unnecessary_cast)] // the width differs between systems
+        if (now.st_dev as u64, now.st_ino as u64) != (was.dev(), was.ino()) {
+            return Err(Error::new(
+                ErrorKind::PlanMismatch,
+                format!(
+                    "{} is another file by now; nothing was changed",
+                    full.display()
+                ),
+            ));
+        }
+        rustix::fs::renameat(&file.dir, &file.temp, &file.dir, &file.name)
+            .map_err(|e| self.failed("publish", &rel, e))?;
+        file.published = true;
+        rustix::fs::fsync(&file.dir).map_err(|e| self.failed("sync folder of", &rel, e))
+    }
+
+    /// Removes a temporary file that a killed run left where `rel` was to be. Gone already is fine.
+    ///
+    /// # Errors
+    /// `io`, `permission-denied`.
+    pub fn remove_temp(&self, rel: &Path, temp: &str) -> Result<()> {
+        let beside = rel.with_file_name(temp);
+        match self.look(&beside)? {
+            Some(_) if !self.unlink(&beside, AtFlags::empty()) => {
+                Err(self.failed("remove", &beside, Errno::ACCESS))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// All files are there: nothing is taken back.
@@ -341,6 +397,14 @@ impl PutBackFile {
     pub fn rewind(&mut self) -> std::io::Result<()> {
         self.file.sync_all()?;
         self.file.rewind()
+    }
+
+    /// Reads what was written, at any place; 0 at the end.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.file, buf, offset)
     }
 }
 

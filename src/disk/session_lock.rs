@@ -7,6 +7,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,17 +28,23 @@ const MAX_OWNER: u64 = 64;
 #[derive(Debug)]
 pub struct SessionLock {
     _ours: File,
-    beside: Option<File>,
+    _beside: Option<File>,
 }
 
 impl SessionLock {
-    /// Takes our lock for a session, named by `key` (hex digits), below the data directory `data`.
-    /// Waits for `patience` at most.
+    /// Takes our lock for a session below the data directory `data`: named by its sessions root
+    /// and by `session`, its folder's name there, whatever project it lies in. Waits for
+    /// `patience` at most. A lock of the other kind that names the session is refused.
     ///
     /// # Errors
     /// `lock-busy` when another process holds it longer; `unsafe-target` when something else has
     /// its name; `permission-denied`, `no-space` or `io`.
-    pub fn acquire(data: &Root, key: &str, patience: Duration) -> Result<SessionLock> {
+    pub fn acquire(
+        data: &Root,
+        sessions: &Root,
+        session: &str,
+        patience: Duration,
+    ) -> Result<SessionLock> {
         for dir in ["locks", DIR] {
             let made = data
                 .fd()
@@ -47,11 +54,17 @@ impl SessionLock {
                 Err(e) => return Err(data.failed("create", dir, e)),
             }
         }
-        let rel = format!("{DIR}/{key}.lock");
-        Ok(SessionLock {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(sessions.path().as_os_str().as_bytes());
+        hasher.update(&[0]);
+        hasher.update(session.as_bytes());
+        let rel = format!("{DIR}/{}.lock", hasher.finalize().to_hex());
+        let lock = SessionLock {
             _ours: take(data, &rel, patience)?,
-            beside: None,
-        })
+            _beside: None,
+        };
+        refuse_owned(sessions, session)?;
+        Ok(lock)
     }
 
     /// Takes the harness's lock too, in the session's folder below its sessions root.
@@ -60,48 +73,36 @@ impl SessionLock {
     /// As [`SessionLock::acquire`].
     pub fn beside(&mut self, sessions: &Root, folder: &str, patience: Duration) -> Result<()> {
         let rel = format!("{folder}/{BESIDE}");
-        self.beside = Some(take(sessions, &rel, patience)?);
+        self._beside = Some(take(sessions, &rel, patience)?);
         Ok(())
-    }
-
-    /// Whether the harness's lock is held as well.
-    #[must_use]
-    pub fn is_beside(&self) -> bool {
-        self.beside.is_some()
     }
 }
 
-/// Locks of the other kind, directly below a sessions root: made exclusively, with the owner's pid
-/// in them. One that names the session is never taken away, by nobody but its owner.
-///
-/// # Errors
-/// `lock-busy` with path and pid when there is one.
-pub fn refuse_owned(sessions: &Root, names: &[&str]) -> Result<()> {
-    for name in names {
-        let rel = format!("{name}.lock");
-        let Some(file) = sessions.open_file(&rel)? else {
-            continue;
-        };
-        let mut text = String::new();
-        // Bytes that are no text name nobody, and hold all the same.
-        let _ = file.take(MAX_OWNER).read_to_string(&mut text);
-        let who = match text.trim().parse::<u32>() {
-            Ok(pid) => format!("process {pid}"),
-            Err(_) => "a process that it does not name".to_owned(),
-        };
-        let path = sessions.full(&rel);
-        return Err(Error::new(
-            ErrorKind::LockBusy,
-            format!("{} says that {who} writes the session", path.display()),
-        )
-        .with_hint(
-            "End that process. If it is gone, its lock stays until you remove it yourself; nothing \
-             else may.",
-        )
-        .with_context("lock", path.display().to_string())
-        .with_context("owner_pid", text.trim()));
-    }
-    Ok(())
+/// A lock of the other kind lies directly below the sessions root: made exclusively, with the
+/// owner's pid in it. It is never taken away, by nobody but its owner.
+fn refuse_owned(sessions: &Root, session: &str) -> Result<()> {
+    let rel = format!("{session}.lock");
+    let Some(file) = sessions.open_file(&rel)? else {
+        return Ok(());
+    };
+    let mut text = String::new();
+    // Bytes that are no text name nobody, and hold all the same.
+    let _ = file.take(MAX_OWNER).read_to_string(&mut text);
+    let who = match text.trim().parse::<u32>() {
+        Ok(pid) => format!("process {pid}"),
+        Err(_) => "a process that it does not name".to_owned(),
+    };
+    let path = sessions.full(&rel);
+    Err(Error::new(
+        ErrorKind::LockBusy,
+        format!("{} says that {who} writes the session", path.display()),
+    )
+    .with_hint(
+        "End that process. If it is gone, its lock stays until you remove it yourself; nothing \
+         else may.",
+    )
+    .with_context("lock", path.display().to_string())
+    .with_context("owner_pid", text.trim()))
 }
 
 fn take(root: &Root, rel: &str, patience: Duration) -> Result<File> {
@@ -145,9 +146,12 @@ fn take(root: &Root, rel: &str, patience: Duration) -> Result<File> {
 fn busy(path: PathBuf) -> Error {
     Error::new(
         ErrorKind::LockBusy,
-        format!("another process holds {}", path.display()),
+        format!(
+            "another process has the session: it holds {}",
+            path.display()
+        ),
     )
-    .with_hint("Wait until it has ended, read the session again, and try again.")
+    .with_hint("End the harness that has it, or wait until it has ended, and try again.")
     .with_retry_after_ms(1000)
     .with_context("lock", path.display().to_string())
 }

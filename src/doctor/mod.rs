@@ -7,4 +7,5 @@ pub mod check;
 mod losses;
 pub mod repair;
 pub mod scan;
+pub mod session_log;
 pub mod undo;

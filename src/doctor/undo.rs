@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{
-    Action, AuthorityClass, Body, Count, Draft, Gate, GateResult, GateVerdict, Listed, Missing,
-    MissingReason, Notes, PlanKind,
+    Action, ArchiveState, AuthorityClass, Body, Count, Draft, Gate, GateResult, GateVerdict,
+    Listed, Missing, MissingReason, Notes, PlanKind,
 };
 use crate::plan::{Ground, Planner};
 use crate::store::archive::ArchiveReader;
@@ -18,6 +18,7 @@ use crate::store::version::refuse_newer;
 use crate::store::{accepted, backup, layout, seal};
 
 use super::repair::{Holder, open_state};
+use super::session_log::undo as logs;
 
 /// Which run to undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Planner for UndoPlanner {
             Some(id) => archive_files(root, id, ground.watch().interrupt)?,
             None => Vec::new(),
         };
-        let mut body = Body::new(PlanKind::Undo, open_state(root, ground.watch())?);
+        let mut body = Body::new(PlanKind::Undo, state(root, &receipt, ground)?);
         body.options
             .insert("run".to_owned(), receipt.run_id.to_string());
         let movable: Vec<_> = run::moved_by(root, &receipt.run_id)?
@@ -88,6 +89,10 @@ impl Planner for UndoPlanner {
                 run_id: receipt.run_id.to_string(),
             });
         }
+        if let Some(back) = logs::action(root, &receipt)? {
+            gates.push(logs::gate(&back));
+            body.actions.push(back);
+        }
         if !movable.is_empty() {
             body.actions.push(Action::PutBack {
                 run_id: receipt.run_id.to_string(),
@@ -99,7 +104,8 @@ impl Planner for UndoPlanner {
                 format!("{} replaced nothing that could be put back", receipt.run_id),
             )
             .with_hint(
-                "Backups and derived data need no undo: nothing was taken away by making them.",
+                "Backups, derived data and logs written to a new place need no undo: nothing was taken \
+                 away by making them.",
             ));
         }
         notes.reasons.push(format!(
@@ -143,7 +149,10 @@ impl UndoPlanner {
                 .find(|r| {
                     r.status == RunStatus::Applied
                         && !undone(&r.run_id)
-                        && (sealed_before(r).is_some() || !r.moved.is_empty() || r.accepts_loss())
+                        && (sealed_before(r).is_some()
+                            || !r.moved.is_empty()
+                            || r.accepts_loss()
+                            || r.replaced_log)
                 })
                 .map(|r| (r.clone(), true))
                 .ok_or_else(|| nothing_to_undo("there is no run that could be undone")),
@@ -160,7 +169,7 @@ fn nothing_to_undo(what: &str) -> Error {
 /// The plan to undo what does not hold any more: it is shut, and differs from the one that undid it,
 /// so that a repeated apply of that one is answered with its receipt.
 fn past(root: &Root, receipt: &Receipt, ground: &Ground<'_>) -> Result<Draft> {
-    let mut body = Body::new(PlanKind::Undo, open_state(root, ground.watch())?);
+    let mut body = Body::new(PlanKind::Undo, state(root, receipt, ground)?);
     body.options
         .insert("run".to_owned(), receipt.run_id.to_string());
     Ok(Draft {
@@ -175,6 +184,14 @@ fn past(root: &Root, receipt: &Receipt, ground: &Ground<'_>) -> Result<Draft> {
         }],
         notes: Notes::default(),
     })
+}
+
+/// The archive, where the run had anything to do with it.
+fn state(root: &Root, receipt: &Receipt, ground: &Ground<'_>) -> Result<ArchiveState> {
+    if receipt.kind == PlanKind::SessionLogRepair {
+        return Ok(ArchiveState::Apart);
+    }
+    open_state(root, ground.watch())
 }
 
 /// The generation that the run replaced, if it did.

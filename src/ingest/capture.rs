@@ -17,6 +17,7 @@ use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
 use crate::model::watch::Watch;
 use crate::sources::database::{MEMBERS, is_database_name};
+use crate::sources::file::{Base, Stat};
 use crate::sources::roots::ProviderRoot;
 use crate::sources::sight::Sight;
 use crate::sources::usage::{FileUse, Usages};
@@ -209,6 +210,38 @@ pub fn capture(
     }
     mirror.flush()?;
     Ok(out)
+}
+
+/// Captures one file that a person named, wherever it lies, with the files that belong to it. Durable
+/// when this returns. Gives what was added, and whether the file never held still.
+///
+/// # Errors
+/// `not-found`, `unsupported` when it is no regular file; errors of the mirror.
+pub fn capture_named(
+    env: &Env,
+    mirror: &mut MirrorWriter<'_>,
+    provider: Provider,
+    path: &std::path::Path,
+) -> Result<(Added, bool)> {
+    let base = path.parent().unwrap_or(path).to_path_buf();
+    let name = path.file_name().unwrap_or_default();
+    let file = Base::open(&base)?.open_regular(std::path::Path::new(name))?;
+    let meta = file.metadata().map_err(|e| Error::io("stat", path, e))?;
+    let stat = Stat::of(&meta);
+    let job = Job {
+        found: FoundFile {
+            provider,
+            path: path.to_path_buf(),
+            base,
+            usage: FileUse::Session,
+            stat,
+        },
+        ident: SourceIdent::new(LOCAL, provider, path.to_path_buf()),
+        gate: gate_of(stat, env.now_ms()),
+    };
+    let done = stream(mirror, env, &job)?;
+    mirror.flush()?;
+    Ok(done)
 }
 
 /// Takes out of `known` what is there, and returns what must be read, with the bytes that are

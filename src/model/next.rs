@@ -73,6 +73,8 @@ pub enum NextId {
     BackupsVerify,
     /// Look at session logs again, with the text around what is wrong.
     SessionLogShow,
+    /// Plan the repair of a session log.
+    SessionLogRepair,
     /// Show the state in a few fields.
     Health,
     /// Show what the program can do.
@@ -172,6 +174,8 @@ pub enum Next {
     },
     /// `cass doctor session-log check --show-content -- PATH`
     SessionLogShow(String),
+    /// `cass doctor session-log repair -- PATH`
+    SessionLogRepair(String),
     /// `cass health`
     Health,
     /// `cass introspect`
@@ -214,6 +218,7 @@ impl Next {
             Next::BackupsList => NextId::BackupsList,
             Next::BackupsVerify { .. } => NextId::BackupsVerify,
             Next::SessionLogShow(_) => NextId::SessionLogShow,
+            Next::SessionLogRepair(_) => NextId::SessionLogRepair,
             Next::Health => NextId::Health,
             Next::Introspect => NextId::Introspect,
         }
@@ -308,6 +313,9 @@ impl Next {
                 &["doctor", "session-log", "check", "--show-content"],
                 path.clone(),
             ),
+            Next::SessionLogRepair(path) => {
+                named(&["doctor", "session-log", "repair"], path.clone())
+            }
             Next::Health => words(&["health"]),
             Next::Introspect => words(&["introspect"]),
         }
@@ -367,6 +375,7 @@ impl Next {
             Next::BackupsVerify { deep: true, .. } => "reads and verifies every row of that backup",
             Next::BackupsVerify { .. } => "compares every file of that backup with its digest",
             Next::SessionLogShow(_) => "shows the lines around the first failure, text included",
+            Next::SessionLogRepair(_) => "plans the repair of the first log that can have one",
             Next::Health => "shows the state in a few fields",
             Next::Introspect => "lists every command, flag and document",
         }
@@ -445,6 +454,7 @@ impl Next {
                 deep: true,
             },
             Next::SessionLogShow("-a b".to_owned()),
+            Next::SessionLogRepair("-a b".to_owned()),
             Next::Health,
             Next::Introspect,
         ]

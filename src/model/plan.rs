@@ -2,7 +2,8 @@
 //! fingerprint covers both.
 //!
 //! Everything here is data. Numbers of 64 bits are text in JSON, since a reader may take every
-//! number for a double; there are no clocks, run ids, host facts or folder names.
+//! number for a double; there are no clocks, run ids, host facts or folder names, but those of a
+//! session log and of the place where a repaired one is written.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,6 +63,8 @@ pub enum PlanKind {
     BackupRestore,
     /// `doctor runs undo`
     Undo,
+    /// `doctor session-log repair`
+    SessionLogRepair,
 }
 
 impl PlanKind {
@@ -74,6 +77,7 @@ impl PlanKind {
             PlanKind::BackupCreate => "backup-create",
             PlanKind::BackupRestore => "backup-restore",
             PlanKind::Undo => "undo",
+            PlanKind::SessionLogRepair => "session-log-repair",
         }
     }
 
@@ -86,6 +90,7 @@ impl PlanKind {
             PlanKind::BackupCreate => "doctor backups create",
             PlanKind::BackupRestore => "doctor backups restore",
             PlanKind::Undo => "doctor runs undo",
+            PlanKind::SessionLogRepair => "doctor session-log repair",
         }
     }
 }
@@ -107,6 +112,8 @@ pub struct FileState {
 pub enum ArchiveState {
     /// None was ever made.
     Never,
+    /// The plan reads and changes none, whatever its state.
+    Apart,
     /// Every row verifies: the head of the commit chain stands for all of it.
     Verified {
         /// The archive.
@@ -364,6 +371,82 @@ pub enum DerivedAsset {
     MirrorIndex,
 }
 
+/// Where a repaired session log is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "to", rename_all = "kebab-case")]
+pub enum LogPlace {
+    /// Below a folder that becomes a sessions root; nothing has the name yet.
+    Folder {
+        /// The folder, absolute.
+        folder: String,
+        /// The log's path below it.
+        rel: String,
+    },
+    /// Over the log itself.
+    InPlace,
+}
+
+/// How a repaired session log is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "by", rename_all = "kebab-case")]
+pub enum LogMake {
+    /// Rows are left out and an open turn is closed, as the diagnosis says.
+    Repair,
+    /// What is missing is taken from a captured version of the log that agrees with it on both sides.
+    Rebuild {
+        /// The captured version.
+        capture: CaptureName,
+        /// BLAKE3 of its content, hex.
+        blake3: String,
+        /// Bytes of its content.
+        len: Count,
+        /// Bytes from its begin that are taken.
+        taken: Count,
+        /// Byte of the log from which on it is taken.
+        from: Count,
+    },
+}
+
+/// A session log that is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogWrite {
+    /// The log, absolute.
+    pub log: String,
+    /// The verdict on it.
+    pub verdict: String,
+    /// The log by content.
+    pub source: FileState,
+    /// SHA-256 of it, hex.
+    pub source_sha256: String,
+    /// Where the new log comes to lie.
+    pub place: LogPlace,
+    /// How it is made.
+    pub make: LogMake,
+    /// Rows that are left out, first and last, from 1.
+    pub dropped: Vec<(Count, Count)>,
+    /// Rows that lose events that are there already.
+    pub rewritten: Count,
+    /// Types of the events that close an open turn.
+    pub closers: Vec<String>,
+    /// Events of the new log.
+    pub events: Count,
+    /// The new log by content.
+    pub result: FileState,
+    /// SHA-256 of it, hex.
+    pub result_sha256: String,
+}
+
+impl LogWrite {
+    /// The folder and the path below it of the file that is written.
+    #[must_use]
+    pub fn target(&self) -> (&str, &str) {
+        match &self.place {
+            LogPlace::Folder { folder, rel } => (folder, rel),
+            LogPlace::InPlace => self.log.rsplit_once('/').unwrap_or((".", &self.log)),
+        }
+    }
+}
+
 /// One step of a plan. The list is closed: there is one interpreter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "kebab-case")]
@@ -434,6 +517,18 @@ pub enum Action {
         /// The run.
         run_id: String,
     },
+    /// The log is captured into the mirror, and the repaired one written.
+    WriteSessionLog {
+        /// What is written, and where.
+        log: Box<LogWrite>,
+    },
+    /// A log that was repaired in place is again what it was: its capture is written over it.
+    PutBackSessionLog {
+        /// What was written.
+        log: Box<LogWrite>,
+        /// The capture of what was there before.
+        capture: CaptureName,
+    },
 }
 
 /// For people.
@@ -472,11 +567,30 @@ impl fmt::Display for Action {
             }
             Action::ClearMarker { .. } => f.write_str("clear the marker of the repair that failed"),
             Action::PutBack { run_id } => write!(f, "put back what {run_id} moved"),
+            Action::WriteSessionLog { log } => {
+                let (folder, name) = log.target();
+                write!(
+                    f,
+                    "capture the log, and write the repaired one to {folder}/{name}"
+                )
+            }
+            Action::PutBackSessionLog { log, .. } => {
+                write!(f, "write the captured log back to {}", log.log)
+            }
         }
     }
 }
 
 impl Action {
+    /// Whether it is about a session log and leaves the archive alone.
+    #[must_use]
+    pub const fn is_of_log(&self) -> bool {
+        matches!(
+            self,
+            Action::WriteSessionLog { .. } | Action::PutBackSessionLog { .. }
+        )
+    }
+
     /// One word, for events and receipts.
     #[must_use]
     pub const fn word(&self) -> &'static str {
@@ -493,6 +607,8 @@ impl Action {
             Action::ReclaimOrphan { .. } => "reclaim-orphan",
             Action::ClearMarker { .. } => "clear-marker",
             Action::PutBack { .. } => "put-back",
+            Action::WriteSessionLog { .. } => "write-session-log",
+            Action::PutBackSessionLog { .. } => "put-back-session-log",
         }
     }
 }
@@ -567,6 +683,10 @@ pub enum Gate {
     AutoEligibility,
     /// Nothing was committed since the run that is undone.
     NothingSince,
+    /// What is left of a session log leads to one log, and to no other.
+    LogRepair,
+    /// A repaired session log may be written where it was asked for.
+    LogTarget,
 }
 
 /// What a gate says.

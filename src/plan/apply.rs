@@ -73,7 +73,16 @@ pub fn apply(
 ) -> Result<Applied> {
     let root = match Root::open(env.data_dir())? {
         Some(root) => root,
-        None => begin(env, planner, approval, watch)?,
+        None => match begin(env, planner, approval, watch)? {
+            Begun::Made(root) => root,
+            Begun::NoOp(plan) => {
+                return Ok(Applied {
+                    plan: *plan,
+                    ended: Ended::NoOp,
+                    finished: Vec::new(),
+                });
+            }
+        },
     };
     refuse_unsafe(&root)?;
     refuse_newer(&root)?;
@@ -170,10 +179,16 @@ fn telling(error: Error, finished: &[Finished]) -> Error {
         .with_context("finished_runs", finished.len().to_string())
 }
 
-/// Makes the data directory for a plan that was approved before there was one.
-fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>) -> Result<Root> {
+/// What a plan came to where there is no data directory.
+enum Begun {
+    Made(Root),
+    NoOp(Box<Plan>),
+}
+
+/// Makes the data directory for a plan that was approved before there was one, and for no other.
+fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>) -> Result<Begun> {
     let plan = Plan::seal(planner.plan(&Ground::nowhere(env, watch))?)?;
-    if plan.is_empty() {
+    if plan.is_empty() && !planner.begins() {
         return Err(nothing_there(env));
     }
     if !approves(approval, &plan) {
@@ -182,8 +197,11 @@ fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>
     if let Some(error) = plan.blocked() {
         return Err(error);
     }
+    if plan.is_empty() {
+        return Ok(Begun::NoOp(Box::new(plan)));
+    }
     check_room(&Root::absent(env.data_dir()), &plan)?;
-    make_data_dir(env)
+    make_data_dir(env).map(Begun::Made)
 }
 
 fn approves(approval: &Approval, plan: &Plan) -> bool {

@@ -130,6 +130,11 @@ pub trait Planner {
     /// Which command it plans for.
     fn kind(&self) -> PlanKind;
 
+    /// Whether the plan stands without a data directory, which is made when it is applied.
+    fn begins(&self) -> bool {
+        false
+    }
+
     /// The plan for the state as it is.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod loss;
 mod perform;
 mod rehearse;
 mod sealed;
+mod session_log;
 mod stage;
 
 pub use apply::{Applied, Ended, apply};

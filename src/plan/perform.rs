@@ -2,6 +2,7 @@
 
 use super::loss::accept;
 use super::sealed::Plan;
+use super::session_log::Logs;
 use super::stage::{Staged, outgoing, stage};
 use crate::disk::Capture;
 use crate::env::Env;
@@ -259,6 +260,18 @@ impl Run<'_> {
                 }
                 Ok(format!("{count} moved back"))
             }
+            Action::WriteSessionLog { log } => self.logs().write(log),
+            Action::PutBackSessionLog { log, capture } => self.logs().put_back(log, capture),
+        }
+    }
+
+    fn logs(&self) -> Logs<'_> {
+        Logs {
+            env: self.env,
+            cap: self.cap,
+            run: &self.intent.run_id,
+            close_turn: self.plan.body().options.contains_key("close_turn"),
+            watch: self.watch,
         }
     }
 
@@ -455,8 +468,11 @@ impl Run<'_> {
                 | ErrorKind::Terminated
                 | ErrorKind::LockBusy
                 | ErrorKind::NoSpace
+                | ErrorKind::PlanMismatch
         );
-        let context = if passing {
+        // A marker keeps the archive from being repaired, which a log has nothing to do with.
+        let of_log = action.is_of_log();
+        let context = if passing || of_log {
             None
         } else {
             run::record_failure(
@@ -480,6 +496,13 @@ impl Run<'_> {
         Performed::Failed {
             error: if passing || status == RunStatus::RolledBack {
                 error
+            } else if of_log {
+                Error::new(
+                    ErrorKind::RepairFailed,
+                    format!("{}; the log is as it was", error.message()),
+                )
+                .with_hint("The run's receipt says how far it came.")
+                .with_source(error)
             } else {
                 as_failure(error)
             },
@@ -517,6 +540,7 @@ impl Run<'_> {
                 .and_then(|c| c.coverage)
                 .or_else(|| run::coverage_of(root)),
             probes: completed.map_or_else(Vec::new, |c| c.probes.clone()),
+            replaced_log: status == RunStatus::Applied && self.intent.replaces_log(),
             missing: self.plan.body().missing.total.0,
             undoes: self.intent.undoes.clone(),
             error,

@@ -131,6 +131,7 @@ pub fn rehearse(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Re
         coverage_before: plan.notes().coverage,
         coverage_after: after,
         probes: Vec::new(),
+        replaced_log: false,
         missing: plan.body().missing.total.0,
         undoes: None,
         error: error.as_ref().map(|e| e.message().to_owned()),

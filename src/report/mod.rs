@@ -21,6 +21,7 @@ pub mod scan;
 mod scan_build;
 pub mod search;
 pub mod session_log;
+pub mod session_log_repair;
 mod session_of;
 pub mod sessions;
 pub mod stats;

@@ -92,7 +92,7 @@ pub fn plan_view(showing: Showing<'_>, plan: &Plan) -> PlanView {
 fn level(plan: &Plan) -> AuthorityLevel {
     match &plan.body().archive {
         ArchiveState::Verified { .. } => return AuthorityLevel::VerifiedArchive,
-        ArchiveState::Never => return AuthorityLevel::None,
+        ArchiveState::Never | ArchiveState::Apart => return AuthorityLevel::None,
         ArchiveState::Open { .. } | ArchiveState::Unverified { .. } => {}
     }
     let has = |class: &str| plan.notes().authorities.get(class).is_some_and(|n| *n > 0);
@@ -126,7 +126,7 @@ pub fn planned(showing: Showing<'_>, plan: &Plan) -> Mutation {
             Some(generation.clone())
         }
         ArchiveState::Unverified { current, .. } => current.clone(),
-        ArchiveState::Never => None,
+        ArchiveState::Never | ArchiveState::Apart => None,
     };
     Mutation {
         mode: Mode::DryRun,
@@ -244,7 +244,10 @@ pub fn rollback(site: &Site, receipt: &Receipt) -> Option<Rollback> {
     }
     let replaced = receipt.after != receipt.before && receipt.before.is_some();
     let promoted = receipt.after != receipt.before;
-    let can = replaced || !receipt.moved.is_empty() || (receipt.accepts_loss() && !promoted);
+    let can = replaced
+        || receipt.replaced_log
+        || !receipt.moved.is_empty()
+        || (receipt.accepts_loss() && !promoted);
     let argv = ["cass", "doctor", "runs", "undo", receipt.run_id.as_str()].map(str::to_owned);
     Some(Rollback {
         run_id: receipt.run_id.to_string(),

@@ -23,6 +23,7 @@ use super::restore::RestoreBody;
 use super::scan::ScanBody;
 use super::search::SearchBody;
 use super::session_log::SessionLogCheckBody;
+use super::session_log_repair::SessionLogRepairBody;
 use super::sessions::{SessionsListBody, SessionsShowBody};
 use super::stats::StatsBody;
 use super::view::ViewBody;
@@ -56,6 +57,7 @@ pub fn schemas() -> BTreeMap<String, Value> {
         schema::<ModelsStatusBody>(),
         schema::<SearchBody>(),
         schema::<SessionLogCheckBody>(),
+        schema::<SessionLogRepairBody>(),
         schema::<SessionsListBody>(),
         schema::<RestoreBody>(),
         schema::<SessionsShowBody>(),

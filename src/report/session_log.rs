@@ -433,13 +433,19 @@ pub fn session_log_check_report(
     report
 }
 
-/// What to do about damage: look at the first of it, and take its bytes in.
+/// What to do about damage: plan a repair, look at the first of it, and take its bytes in.
 fn recommended(body: &SessionLogCheckBody) -> Vec<Next> {
     let damaged = |s: &&SessionLogEntry| s.severity == Some(Severity::Error);
     let Some(first) = body.sessions.iter().find(damaged) else {
         return Vec::new();
     };
     let mut next = Vec::new();
+    let can = |s: &&SessionLogEntry| {
+        s.severity == Some(Severity::Error) && !s.must_refuse && s.path.path_hex.is_none()
+    };
+    if let Some(log) = body.sessions.iter().find(can) {
+        next.push(Next::SessionLogRepair(log.path.path.clone()));
+    }
     let shown = first.context.iter().any(|l| l.text.is_some());
     if first.path.path_hex.is_none() && !first.context.is_empty() && !shown {
         next.push(Next::SessionLogShow(first.path.path.clone()));

@@ -1,7 +1,8 @@
 //! Where the bytes of a log come from.
 
+use std::cell::RefCell;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 /// Bytes that can be read at any place, without moving anything.
@@ -39,6 +40,25 @@ impl ReadAt for [u8] {
 impl ReadAt for Vec<u8> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.as_slice().read_at(buf, offset)
+    }
+}
+
+/// Something that is read by moving to a place first.
+#[derive(Debug)]
+pub struct Seeking<R>(RefCell<R>);
+
+impl<R: Read + Seek> Seeking<R> {
+    /// Reads `source` at any place.
+    pub fn new(source: R) -> Self {
+        Seeking(RefCell::new(source))
+    }
+}
+
+impl<R: Read + Seek> ReadAt for Seeking<R> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut source = self.0.borrow_mut();
+        source.seek(SeekFrom::Start(offset))?;
+        source.read(buf)
     }
 }
 

@@ -133,7 +133,17 @@ fn evidence(watched: &Watched<'_>, before: &std::fs::Metadata) -> io::Result<Evi
 
 /// Length and SHA-256 of all bytes.
 fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String)> {
+    let (len, sha256, _) = digests(source)?;
+    Ok((len, sha256))
+}
+
+/// Length, SHA-256 and BLAKE3 of all bytes, in hex.
+///
+/// # Errors
+/// What the medium says.
+pub fn digests<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String, String)> {
     let mut hasher = Sha256::new();
+    let mut blake3 = blake3::Hasher::new();
     let mut buf = vec![0; 256 * 1024];
     let mut at = 0;
     loop {
@@ -141,7 +151,9 @@ fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String)> {
         if n == 0 {
             break;
         }
-        hasher.update(buf.get(..n).unwrap_or_default());
+        let got = buf.get(..n).unwrap_or_default();
+        hasher.update(got);
+        blake3.update(got);
         at += n as u64;
     }
     let hex = hasher
@@ -149,5 +161,5 @@ fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String)> {
         .iter()
         .map(|b| format!("{b:02x}"))
         .collect();
-    Ok((at, hex))
+    Ok((at, hex, blake3.finalize().to_hex().to_string()))
 }

@@ -1,6 +1,11 @@
 //! The first line of a log.
 
+use std::io;
+
+use super::bytes::ReadAt;
 use super::json::{self, Object};
+use super::lines::Lines;
+use super::name::Form;
 use super::vocabulary::NEWEST;
 
 /// What a sound header says.
@@ -12,6 +17,8 @@ pub struct Header {
     pub id: Vec<u8>,
     /// The working directory.
     pub cwd: Option<Vec<u8>>,
+    /// The session that it was forked from.
+    pub parent: Option<Vec<u8>>,
     /// The profile that the session was begun with.
     pub preset: Option<Vec<u8>>,
     /// How many leading events were inherited: versions 0 and 1.
@@ -46,6 +53,16 @@ pub fn read_header(line: &[u8]) -> Result<Header, String> {
         HeaderFault::Version(version) => format!("version {version} is not known"),
         HeaderFault::Invalid(why) => why,
     })
+}
+
+/// The header of a log; `None` where it has no sound one.
+///
+/// # Errors
+/// What the medium says.
+pub fn header_of<S: ReadAt + ?Sized>(source: &S, form: Form) -> io::Result<Option<Header>> {
+    let mut lines = Lines::new(source, form.packed);
+    let first = lines.next()?.filter(|line| line.whole);
+    Ok(first.and_then(|line| read(line.bytes, form.generation).ok()))
 }
 
 /// Reads a header. `generation` is what the log's name says, if it has such a name.
@@ -124,7 +141,7 @@ pub(super) fn read(line: &[u8], generation: Option<u64>) -> Result<Header, Heade
     if cwd.as_deref().is_some_and(|cwd| !absolute(cwd)) {
         return Err(invalid("the header's cwd is no absolute path"));
     }
-    text("parentSession")?;
+    let parent = text("parentSession")?;
     let preset = text("agentPreset")?;
     if text("origin")?.is_some_and(|o| o != b"subagent") {
         return Err(invalid("the header's origin is not known"));
@@ -144,6 +161,7 @@ pub(super) fn read(line: &[u8], generation: Option<u64>) -> Result<Header, Heade
         version,
         id,
         cwd,
+        parent,
         preset,
         seed_length,
         seeded,

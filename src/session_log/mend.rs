@@ -96,7 +96,7 @@ fn packed<S: ReadAt + ?Sized>(
 }
 
 /// Gives the text of a frame in pieces; its length. A torn frame gives what it has.
-fn decode<S: ReadAt + ?Sized>(
+pub(super) fn decode<S: ReadAt + ?Sized>(
     source: &S,
     from: u64,
     to: u64,

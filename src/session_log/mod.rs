@@ -14,6 +14,8 @@
 //! - [`mend`] writes the log so repaired. Frames in which nothing changes are copied byte for byte.
 //!   It takes the source again and expects the bytes that were examined: the caller compares
 //!   digests before and after.
+//! - [`rebuild`] looks whether an older version of a log has what is missing in it, and agrees with it
+//!   on both sides.
 //! - [`append`] adds events to a log for a caller who holds its lock and knows its end; a batch that
 //!   does not follow is refused, and one that can't be written whole is taken back.
 //! - [`look`] reads the folders around a log, which say more than the log itself.
@@ -39,6 +41,7 @@ mod lines;
 mod mend;
 mod name;
 mod queues;
+mod rebuild;
 mod replay;
 mod store;
 mod store_row;
@@ -51,17 +54,18 @@ pub use append::{
     AppendError, Medium, Prepared, Refusal, Revision, append, begins_with, first_bytes, lines_from,
     prepare, revision,
 };
-pub use bytes::ReadAt;
-pub use check::{Checked, Evidence, check, check_store};
+pub use bytes::{ReadAt, Seeking};
+pub use check::{Checked, Evidence, check, check_store, digests};
 pub use closers::Closer;
 pub use examine::examine;
 pub use excerpt::{SeenLine, around};
 pub use fault::{CallPlace, Fault, FaultKind, Role};
 pub use folder::{Entry, Kind, Looked, Sibling, identity, look};
-pub use header::{Header, read_header};
+pub use header::{Header, header_of, read_header};
 pub use lines::Spot;
 pub use mend::mend;
 pub use name::{Form, LogName, is_project_folder, project_folder, session_folder};
-pub use store::{store_fault, store_text};
+pub use rebuild::{Rebuilt, rebuild};
+pub use store::{mend_store, sessions, store_fault, store_repairs, store_text};
 pub use store_row::{StoreRow, store_row};
 pub use verdict::{Candidate, Diagnosis, Edit, Finding, FirstBad, Repair, Verdict};

@@ -1,12 +1,12 @@
 //! The SQLite store of old versions: each session in it is read as the log that it stands for.
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Result, Row};
+use rusqlite::{Connection, Result, Row, params};
 
 use super::check::Checked;
 use super::examine::{examine, nothing_but};
 use super::name::Form;
-use super::verdict::{Finding, Verdict};
+use super::verdict::{Finding, Repair, Verdict};
 
 /// What the harness's stores call themselves.
 const APPLICATION_ID: i64 = 0x4453_4850;
@@ -39,7 +39,10 @@ pub fn store_fault(conn: &Connection) -> Result<Option<Finding>> {
 }
 
 /// Examines every session of a store.
-pub(super) fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
+///
+/// # Errors
+/// What SQLite says.
+pub fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
     let against = store_fault(conn)?;
     if let Some(finding) = against {
         let rows = conn
@@ -215,9 +218,119 @@ fn sources(mut blob: &[u8]) -> Option<Vec<i64>> {
     Some(out)
 }
 
+/// The reverse of [`sources`], of numbers that are not negative.
+fn packed_sources(list: &[i64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut last = None;
+    for n in list {
+        let mut value = match last {
+            None => n.unsigned_abs(),
+            Some(last) => {
+                let step = n.wrapping_sub(last);
+                ((step << 1) ^ (step >> 63)).cast_unsigned()
+            }
+        };
+        last = Some(*n);
+        loop {
+            let byte = value.to_le_bytes()[0] & 0x7F;
+            value >>= 7;
+            if value == 0 {
+                out.push(byte);
+                break;
+            }
+            out.push(byte | 0x80);
+        }
+    }
+    out
+}
+
+/// Whether a session of a store can have this repair: whole rows at its end and closers.
+fn is_of_rows(repair: &Repair) -> bool {
+    repair.cut.is_none() && !repair.gaps && repair.reframe.is_none() && repair.rows_rewritten == 0
+}
+
+/// The repairs to make in a store: those of sessions that may have one. The others stay as they are.
+#[must_use]
+pub fn store_repairs(sessions: &[Checked], close_turn: bool) -> Vec<(String, Repair)> {
+    let one = |s: &Checked| {
+        let repair = s.diagnosis.wanted(close_turn).filter(|r| is_of_rows(r))?;
+        Some((s.session_id.clone()?, repair.clone()))
+    };
+    sessions.iter().filter_map(one).collect()
+}
+
+/// Makes the repairs of sessions in a store that is open for change: a copy.
+///
+/// # Errors
+/// What SQLite says; `InvalidQuery` for a repair that a store can't have.
+pub fn mend_store(conn: &Connection, repairs: &[(String, Repair)]) -> Result<()> {
+    for (id, repair) in repairs {
+        if !is_of_rows(repair) {
+            return Err(rusqlite::Error::InvalidQuery);
+        }
+        let mut seqs = Vec::new();
+        for (first, last) in &repair.dropped {
+            let seq = |row: u64| -> Result<i64> {
+                conn.query_row(
+                    "SELECT seq FROM events WHERE session_id = ?1 ORDER BY seq LIMIT 1 OFFSET ?2",
+                    params![id, i64::try_from(row).unwrap_or(i64::MAX) - 1],
+                    |row| row.get(0),
+                )
+            };
+            seqs.push((seq(*first)?, seq(*last)?));
+        }
+        for (first, last) in seqs {
+            conn.execute(
+                "DELETE FROM events WHERE session_id = ?1 AND seq BETWEEN ?2 AND ?3",
+                params![id, first, last],
+            )?;
+        }
+        for closer in &repair.closers {
+            add(conn, id, &closer.row)?;
+        }
+        conn.execute(
+            "UPDATE sessions SET revision = revision + 1 WHERE id = ?1",
+            [id],
+        )?;
+    }
+    Ok(())
+}
+
+/// Adds an event that was made here.
+fn add(conn: &Connection, id: &str, row: &[u8]) -> Result<()> {
+    let bad = || rusqlite::Error::InvalidQuery;
+    let event: serde_json::Value = serde_json::from_slice(row).map_err(|_| bad())?;
+    let sources = event.get("sourceEventSeqs").and_then(|s| s.as_array());
+    let sources = sources.map(|s| {
+        let list: Vec<i64> = s.iter().filter_map(serde_json::Value::as_i64).collect();
+        packed_sources(&list)
+    });
+    conn.execute(
+        "INSERT INTO events (session_id, seq, type, time, data, source_event_seqs, surface_op, \
+         ignorable) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL)",
+        params![
+            id,
+            event.get("seq").and_then(serde_json::Value::as_i64),
+            event.get("type").and_then(serde_json::Value::as_str),
+            event.get("time").and_then(serde_json::Value::as_i64),
+            event.get("data").map(ToString::to_string),
+            sources,
+            event.get("surfaceOp").map(ToString::to_string),
+        ],
+    )
+    .map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sources_go_both_ways() {
+        for list in [vec![], vec![5], vec![4, 5, 6, 5], vec![300, 2, 70_000]] {
+            assert_eq!(sources(&packed_sources(&list)), Some(list));
+        }
+    }
 
     #[test]
     fn sources_are_differences() {

@@ -276,6 +276,23 @@ impl Diagnosis {
         self.findings.sort_by_key(|f| f.verdict);
     }
 
+    /// The repair to make. An open turn alone is no damage: it is closed only when that is asked for,
+    /// since a live session has one.
+    #[must_use]
+    pub fn wanted(&self, close_turn: bool) -> Option<&Repair> {
+        let optional = self.verdict == Verdict::InterruptedTurnRecoverable;
+        self.repair.as_ref().filter(|_| !optional || close_turn)
+    }
+
+    /// Whether the harness can go on with the log as it is.
+    #[must_use]
+    pub const fn is_sound(&self) -> bool {
+        matches!(
+            self.verdict,
+            Verdict::Clean | Verdict::InterruptedTurnRecoverable
+        )
+    }
+
     /// Takes back what could be done on a copy.
     pub(super) fn refuse(&mut self) {
         self.must_refuse = true;

@@ -22,5 +22,5 @@ mod store;
 pub use crate::session_log::{LogName, Refusal, Revision, Verdict};
 pub use error::WriteError;
 pub use log::SessionLog;
-pub use place::{Sessions, lock_key};
+pub use place::Sessions;
 pub use store::{StoreRevision, append_to_store, store_revision};

@@ -1,13 +1,12 @@
 //! A sessions root: where the log of a session is, and the lock above it.
 
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
 use super::error::WriteError;
 use super::log::{SessionLog, publishable};
-use crate::disk::{EntryKind, Root, SessionFile, SessionLock, refuse_owned};
+use crate::disk::{EntryKind, Root, SessionFile, SessionLock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::session_log::{LogName, Revision, is_project_folder, project_folder, session_folder};
 
@@ -17,16 +16,6 @@ pub struct Sessions {
     data: Root,
     pub(super) root: Root,
     patience: Duration,
-}
-
-/// The name of a session's lock: 64 hex digits, from the canonical path of the root and the id.
-#[must_use]
-pub fn lock_key(root: &Path, id: &[u8]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(root.as_os_str().as_bytes());
-    hasher.update(&[0]);
-    hasher.update(id);
-    hasher.finalize().to_hex().to_string()
 }
 
 /// A log that was found.
@@ -111,17 +100,9 @@ impl Sessions {
         Ok((log, revision))
     }
 
-    /// Our own lock of a session, and the look for locks of the other kind.
-    pub(super) fn lock(&self, id: &str) -> Result<SessionLock> {
-        let key = lock_key(self.root.path(), id.as_bytes());
-        let lock = SessionLock::acquire(&self.data, &key, self.patience)?;
-        let folder = session_folder(id.as_bytes());
-        let plain = !id.contains('/') && id != folder;
-        refuse_owned(&self.root, &[folder.as_str()])?;
-        if plain {
-            refuse_owned(&self.root, &[id])?;
-        }
-        Ok(lock)
+    fn lock(&self, id: &str) -> Result<SessionLock> {
+        let session = session_folder(id.as_bytes());
+        SessionLock::acquire(&self.data, &self.root, &session, self.patience)
     }
 
     /// Both locks of a session that has a folder.

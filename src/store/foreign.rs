@@ -110,6 +110,28 @@ pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
     sqlite::open_image(image, path, move || left.take()).map_err(as_source)
 }
 
+/// Changes a copy of a database that another program made, in memory, and gives the image of it. The
+/// same image and change give the same bytes.
+///
+/// # Errors
+/// `source-damaged` when it is no database or the change fails.
+pub fn changed_image(
+    image: &[u8],
+    path: &Path,
+    change: &dyn Fn(&Connection) -> rusqlite::Result<()>,
+) -> Result<Vec<u8>> {
+    let left = Allowance::of(image.len() as u64);
+    let mut conn =
+        sqlite::open_image_for_change(image, path, move || left.take()).map_err(as_source)?;
+    change(&conn).map_err(|e| {
+        Error::new(
+            ErrorKind::Unsupported,
+            format!("{} can't be changed: {e}", path.display()),
+        )
+    })?;
+    sqlite::image_again(&mut conn, path).map_err(as_source)
+}
+
 /// A database that another program made, open.
 #[derive(Debug)]
 pub struct ForeignDb {

@@ -309,14 +309,46 @@ pub fn open_image(
     path: &Path,
     is_over: impl FnMut() -> bool + Send + 'static,
 ) -> Result<Connection> {
+    image_of(image, path, true, is_over)
+}
+
+/// As [`open_image`], for a copy that is changed in memory and handed out by [`image_again`].
+///
+/// # Errors
+/// As [`open_image`].
+pub fn open_image_for_change(
+    image: &[u8],
+    path: &Path,
+    is_over: impl FnMut() -> bool + Send + 'static,
+) -> Result<Connection> {
+    image_of(image, path, false, is_over)
+}
+
+/// The image that a connection has now.
+///
+/// # Errors
+/// `archive-corrupt`.
+pub fn image_again(conn: &mut Connection, path: &Path) -> Result<Vec<u8>> {
+    let image = conn
+        .serialize("main")
+        .map_err(|e| failed(READING, path, e))?;
+    Ok(image.to_vec())
+}
+
+fn image_of(
+    image: &[u8],
+    path: &Path,
+    reading: bool,
+    is_over: impl FnMut() -> bool + Send + 'static,
+) -> Result<Connection> {
     let set = || -> rusqlite::Result<Connection> {
         let mut conn = Connection::open_in_memory()?;
         conn.progress_handler(STEPS, Some(is_over))?;
-        conn.deserialize_read_exact("main", image, image.len(), true)?;
+        conn.deserialize_read_exact("main", image, image.len(), reading)?;
         harden(&conn)?;
         conn.pragma_update(None, "temp_store", "MEMORY")?;
         conn.pragma_update(None, "ignore_check_constraints", true)?;
-        conn.pragma_update(None, "query_only", true)?;
+        conn.pragma_update(None, "query_only", reading)?;
         Ok(conn)
     };
     set().map_err(|e| failed(READING, path, e))

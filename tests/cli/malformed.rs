@@ -22,6 +22,7 @@ fn lines() -> Vec<Vec<OsString>> {
         &["doctor", "runs", "undo", "latest"],
         // Any more words are paths.
         &["doctor", "session-log", "check", "log", "--limit", "some"],
+        &["doctor", "session-log", "repair", "log"],
         &["sessions", "list"],
         &["sessions", "show", "id"],
         // Any more words are part of the query: this is bad by itself.
@@ -83,6 +84,25 @@ fn lines() -> Vec<Vec<OsString>> {
         &[b"doctor", b"chekc"],
         &[b"doctor", b"repiar"],
         &[b"doctor", b"repair", b"--yes"],
+        &[b"doctor", b"session-log", b"repair"],
+        &[b"doctor", b"session-log", b"repair", b""],
+        &[b"doctor", b"session-log", b"repair", b"log", b"--yes"],
+        &[
+            b"doctor",
+            b"session-log",
+            b"repair",
+            b"log",
+            b"--harness-stopped",
+        ],
+        &[
+            b"doctor",
+            b"session-log",
+            b"repair",
+            b"log",
+            b"--in-place",
+            b"--output",
+            b"out",
+        ],
         &[
             b"doctor",
             b"repair",

@@ -216,6 +216,7 @@ pub fn every_command() -> Vec<Vec<OsString>> {
         &["doctor", "runs", "list"],
         &["doctor", "session-log", "check", "."],
         &["doctor", "session-log", "check", ".", "--show-content"],
+        &["doctor", "session-log", "repair", "."],
         &["sessions", "list"],
         &["sessions", "show", "0011"],
         &["search", "b"],

@@ -191,6 +191,7 @@ fn is_what_was(log: &Log, bytes: &Vec<u8>, d: &Diagnosis) {
     match again.verdict {
         Verdict::Clean => assert_eq!(again.repair, None),
         Verdict::InterruptedTurnRecoverable => {
+            assert_eq!(again.wanted(false), None, "nothing that is done unasked");
             let repair = again.repair.expect("closers");
             assert_eq!((repair.edits.len(), repair.rows_dropped), (0, 0));
         }
@@ -266,6 +267,63 @@ proptest! {
                 matches!(again.verdict, Verdict::Clean | Verdict::InterruptedTurnRecoverable),
                 "{:?} after {:?}", again.verdict, d.verdict
             );
+        }
+    }
+
+    #[test]
+    fn what_a_captured_version_gives_back_is_what_was_there(
+        n in 0..SOUND.len(),
+        kept in any::<prop::sample::Index>(),
+        edits in prop::collection::vec(edit(), 1..4),
+    ) {
+        let log = &RAW[n];
+        let mut rows = log.lines.clone();
+        edits.iter().for_each(|e| apply(&mut rows, e));
+        let join = |rows: &[Vec<u8>]| {
+            let mut bytes = rows.join(&b'\n');
+            bytes.push(b'\n');
+            bytes
+        };
+        let (mut bytes, whole) = (join(&rows), join(&log.lines));
+        for edit in &edits {
+            if let Edit::End(cut) = edit {
+                bytes.truncate(bytes.len().saturating_sub(*cut));
+            }
+        }
+        let older = join(&log.lines[..=kept.index(log.lines.len())]);
+        if let Some(how) = session_log::rebuild(&bytes, &older, log.form).expect("read") {
+            let at = |n: u64| usize::try_from(n).expect("a place");
+            let made = [&older[..at(how.taken)], &bytes[at(how.from)..]].concat();
+            if examined(&made, log.form).is_sound() {
+                prop_assert!(whole.starts_with(&made), "another log was made");
+            }
+        }
+    }
+
+    #[test]
+    fn a_captured_version_gives_back_the_frames_that_were_there(
+        n in 0..SOUND.len(),
+        kept in any::<prop::sample::Index>(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 0..3),
+        gone in prop::option::of((any::<prop::sample::Index>(), 1..400_usize)),
+    ) {
+        let log = &PACKED[n];
+        let mut bytes = log.bytes.clone();
+        for (at, bit) in &flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        if let Some((at, len)) = gone {
+            let at = at.index(bytes.len());
+            bytes.drain(at..(at + len).min(log.bytes.len()));
+        }
+        let older = log.bytes[..=kept.index(log.bytes.len())].to_vec();
+        if let Some(how) = session_log::rebuild(&bytes, &older, log.form).expect("read") {
+            let at = |n: u64| usize::try_from(n).expect("a place");
+            let made = [&older[..at(how.taken)], &bytes[at(how.from)..]].concat();
+            if examined(&made, log.form).is_sound() {
+                prop_assert!(log.bytes.starts_with(&made), "another log was made");
+            }
         }
     }
 }

@@ -1,11 +1,21 @@
 //! Session logs: what is said of sound and damaged ones, and what a repair makes of them.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods
+)]
 
 mod appending;
 mod cases;
 mod command;
 mod edits;
+mod in_place;
+mod killed;
+mod rebuilding;
+mod repairing;
+mod stores;
 mod table;
 mod writing;
 mod writing_faults;

@@ -8,6 +8,7 @@
 use super::RunId;
 use super::event::EventLog;
 use super::intent::{Intent, Purpose, open_intents};
+use super::log_file;
 use super::probe::{Probe, probe};
 use super::quarantine::{moved_by, put_back};
 use super::receipt::{self, ActionOutcome, OutcomeWord, Receipt, RunStatus, write_receipt};
@@ -337,6 +338,7 @@ pub fn close(
         coverage_before: None,
         coverage_after: None,
         probes: Vec::new(),
+        replaced_log: false,
         missing: 0,
         undoes: intent.undoes.clone(),
         error: None,
@@ -364,6 +366,10 @@ pub fn close(
         receipt.status = RunStatus::Applied;
         receipt.actions = outcomes(intent, true);
         receipt.backup_id = Some(backup);
+    } else if log_file::was_written(intent) {
+        receipt.status = RunStatus::Applied;
+        receipt.actions = outcomes(intent, true);
+        receipt.replaced_log = intent.replaces_log();
     } else {
         if let Some(target) = intent.target.as_ref().filter(|t| t.made_here) {
             cap.remove_candidate(target.generation.as_str())?;

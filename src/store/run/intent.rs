@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::RunId;
 use crate::disk::{Capture, EntryKind, Root};
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::plan::{Action, PlanKind};
+use crate::model::plan::{Action, LogPlace, PlanKind};
 use crate::store::generation::GenerationId;
 use crate::store::layout;
 use crate::store::version::{self, Said};
@@ -76,6 +76,17 @@ pub struct Intent {
     pub target: Option<Target>,
     /// The run that it undoes.
     pub undoes: Option<RunId>,
+}
+
+impl Intent {
+    /// Whether it writes over a session log.
+    #[must_use]
+    pub fn replaces_log(&self) -> bool {
+        self.actions.iter().any(|a| match a {
+            Action::WriteSessionLog { log } => log.place == LogPlace::InPlace,
+            _ => false,
+        })
+    }
 }
 
 /// Makes the intent durable.

@@ -112,6 +112,9 @@ pub struct Receipt {
     pub coverage_after: Option<Coverage>,
     /// What was tried on the live archive afterwards.
     pub probes: Vec<Probe>,
+    /// Whether it wrote over a session log, whose capture holds what was there before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced_log: bool,
     /// Conversations that the plan listed as not to be brought back.
     pub missing: u64,
     /// The run that it undid.

@@ -1,0 +1,115 @@
+//! `cass doctor session-log repair`
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use super::args::SessionLogRepairArgs;
+use super::context::Context;
+use super::emit::Human;
+use super::page::Page;
+use super::planned;
+use super::session_log::versions;
+use crate::doctor::session_log::{LogRepairPlanner, Place};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::path::normalise;
+use crate::report::envelope::{Report, Status};
+use crate::report::session_log_repair::SessionLogRepairBody;
+
+pub(super) fn run(
+    ctx: &Context,
+    args: &SessionLogRepairArgs,
+) -> Result<Report<SessionLogRepairBody>> {
+    let path = absolute(Path::new(&args.path))?;
+    let place = if args.in_place {
+        Place::InPlace {
+            harness_stopped: args.harness_stopped,
+        }
+    } else {
+        Place::Folder(absolute(&args.output)?)
+    };
+    let words = words(&path, &place, args.close_turn);
+    let planner = LogRepairPlanner {
+        path,
+        place,
+        close_turn: args.close_turn,
+        seen: RefCell::new(None),
+    };
+    let approval = planned::approval(&args.apply, &words)?;
+    let came = planned::come(ctx, &planner, approval.as_ref(), &words)?;
+    let showing = planned::showing(ctx, &args.apply, &words);
+    let seen = planner.seen.take();
+    let now = ctx.env.now_ms();
+    Ok(planned::document(ctx, showing, &came, |plan, mutation| {
+        SessionLogRepairBody::new(seen.as_ref(), plan, mutation, now)
+    }))
+}
+
+/// What is printed runs from any folder, so every path is whole and can be printed.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let path = normalise(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    if path.to_str().is_some() {
+        return Ok(path);
+    }
+    Err(Error::new(
+        ErrorKind::Usage,
+        format!(
+            "{} is no UTF-8: no command can be printed with it",
+            path.display()
+        ),
+    )
+    .with_hint("Name it by a link with another name."))
+}
+
+fn words(path: &Path, place: &Place, close_turn: bool) -> Vec<String> {
+    let mut words = ["doctor", "session-log", "repair"]
+        .map(str::to_owned)
+        .to_vec();
+    match place {
+        Place::Folder(folder) => words.push(format!("--output={}", folder.display())),
+        Place::InPlace { harness_stopped } => {
+            words.push("--in-place".to_owned());
+            words.extend(harness_stopped.then(|| "--harness-stopped".to_owned()));
+        }
+    }
+    words.extend(close_turn.then(|| "--close-turn".to_owned()));
+    words.extend(["--".to_owned(), path.display().to_string()]);
+    words
+}
+
+impl Human for SessionLogRepairBody {
+    fn page(report: &Report<Self>, page: &mut Page) {
+        let body = &report.body;
+        planned::page(&body.repair_plan, &body.mutation, page);
+        if let Some(target) = &body.target {
+            page.fact(&format!("target    {}", target.path));
+        }
+        if let Some(log) = body.log.as_ref().filter(|l| l.must_refuse) {
+            versions(log, page);
+        }
+        for one in &body.evidence_searched {
+            let mut text = format!("evidence  {}: {}", one.kind.text(), one.what);
+            if let Some(capture) = &one.capture {
+                text += &format!(", capture {} of {}", capture.seq.0, capture.source);
+            }
+            if let Some(path) = &one.path {
+                text += &format!(", {}", path.path);
+            }
+            if let Some(verdict) = one.verdict {
+                text += &format!(", {}", verdict.name());
+            }
+            if let Some(events) = one.events {
+                text += &format!(", {events} events");
+            }
+            page.fact(&text);
+        }
+        if report.status == Status::Planned
+            && let Some(log) = &body.log
+        {
+            page.fact(&format!("sha256    {}", log.evidence.sha256));
+        }
+    }
+
+    fn verdict(report: &Report<Self>) -> String {
+        planned::verdict(report, "repair of the log")
+    }
+}

@@ -1,0 +1,328 @@
+//! What could still help where a log can't be repaired, and whether it is there.
+
+use std::path::PathBuf;
+
+use crate::disk::{Root, open_elsewhere};
+use crate::error::Result;
+use crate::model::plan::{CaptureName, Count};
+use crate::model::provider::Provider;
+use crate::model::source::{LOCAL, SourceKey};
+use crate::model::watch::Watch;
+use crate::session_log::{
+    self, Diagnosis, Entry, Form, Kind, ReadAt, Rebuilt, Seeking, Verdict, rebuild, session_folder,
+};
+use crate::store::layout;
+use crate::store::mirror::{CaptureLine, MirrorReader};
+
+use super::read::{MAX_IMAGE, open, whole};
+
+/// Captured versions that are looked at, the newest first.
+const VERSIONS: usize = 50;
+/// Other sessions whose headers are read.
+const SESSIONS: usize = 2_000;
+
+/// A kind of evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EvidenceKind {
+    /// A log of the same session that an upgrade left beside it.
+    OlderGeneration,
+    /// A version of the log in the mirror.
+    CapturedVersion,
+    /// A backup of the archive, which holds what was read of the log.
+    Backup,
+    /// A session that was forked from this one and took its events over.
+    ForkedChild,
+    /// A process that has the session in its memory.
+    LiveProcess,
+}
+
+/// One piece of evidence, or that there is none of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its kind.
+    pub kind: EvidenceKind,
+    /// Whether there is any.
+    pub found: bool,
+    /// Where it lies.
+    pub path: Option<PathBuf>,
+    /// The capture that it is.
+    pub capture: Option<CaptureName>,
+    /// The verdict on it, where it is a log.
+    pub verdict: Option<Verdict>,
+    /// Its sound events.
+    pub events: Option<u64>,
+    /// Whether the log can be made whole with it.
+    pub completes: bool,
+    /// What it is, or what to do to have it.
+    pub what: String,
+}
+
+impl Found {
+    fn of(kind: EvidenceKind, found: bool, what: String) -> Found {
+        Found {
+            kind,
+            found,
+            path: None,
+            capture: None,
+            verdict: None,
+            events: None,
+            completes: false,
+            what,
+        }
+    }
+}
+
+/// A captured version with which the log is whole.
+#[derive(Debug, Clone)]
+pub(super) struct Older {
+    pub(super) capture: CaptureName,
+    pub(super) line: CaptureLine,
+    pub(super) how: Rebuilt,
+    /// The whole log.
+    pub(super) bytes: Vec<u8>,
+    pub(super) diagnosis: Diagnosis,
+}
+
+/// Whether what is wrong could be mended by bytes that are missing.
+fn is_loss(diagnosis: &Diagnosis) -> bool {
+    let loss = |v: Verdict| {
+        matches!(
+            v,
+            Verdict::EmptyLog
+                | Verdict::HeaderInvalid
+                | Verdict::FrameCorrupt
+                | Verdict::FrameLayoutInvalid
+                | Verdict::NulPadding
+                | Verdict::MissingMiddle
+                | Verdict::TornFragmentThenAppend
+                | Verdict::TornTailRecoverable
+                | Verdict::InterruptedTurnRecoverable
+        )
+    };
+    loss(diagnosis.verdict) && diagnosis.findings.iter().all(|f| loss(f.verdict))
+}
+
+/// Looks for evidence, and for a version that makes the log whole. Where two versions would make two
+/// logs, none is taken.
+pub(super) fn search(
+    root: Option<&Root>,
+    entry: &Entry,
+    diagnosis: &Diagnosis,
+    watch: Watch<'_>,
+) -> Result<(Vec<Found>, Option<Older>)> {
+    let mut found = generations(entry);
+    let (versions, older) = versions(root, entry, diagnosis, watch)?;
+    found.extend(versions);
+    found.push(backups(root));
+    found.extend(children(entry, diagnosis));
+    found.push(live(entry));
+    Ok((found, older))
+}
+
+fn generations(entry: &Entry) -> Vec<Found> {
+    let kind = EvidenceKind::OlderGeneration;
+    let mut out: Vec<Found> = entry
+        .siblings
+        .iter()
+        .map(|sibling| {
+            let path = entry.path.with_file_name(&sibling.name);
+            let looked = open(&path)
+                .ok()
+                .and_then(|f| session_log::examine(&f, sibling.log.into()).ok());
+            let mut one = Found::of(
+                kind,
+                true,
+                "what the session was before an upgrade; never read in its place".to_owned(),
+            );
+            one.verdict = looked.as_ref().map(|d| d.verdict);
+            one.events = looked.as_ref().and_then(|d| d.valid_prefix_events);
+            one.path = Some(path);
+            one
+        })
+        .collect();
+    if out.is_empty() {
+        let what = "no older generation lies beside the log".to_owned();
+        out.push(Found::of(kind, false, what));
+    }
+    out
+}
+
+fn versions(
+    root: Option<&Root>,
+    entry: &Entry,
+    diagnosis: &Diagnosis,
+    watch: Watch<'_>,
+) -> Result<(Vec<Found>, Option<Older>)> {
+    let kind = EvidenceKind::CapturedVersion;
+    let none = |what: &str| vec![Found::of(kind, false, what.to_owned())];
+    let Some(mirror) = root.map(MirrorReader::open).transpose()?.flatten() else {
+        return Ok((none("there is no mirror here"), None));
+    };
+    let Some(form) = entry.form() else {
+        return Ok((none("a store is not put together from versions"), None));
+    };
+    let key = SourceKey::derive(LOCAL, Provider::Dsh, &entry.path);
+    let mut lines = Vec::new();
+    mirror.captures(key, &mut |line| {
+        lines.push(line);
+        Ok(())
+    })?;
+    let log = match open(&entry.path).and_then(|f| whole(&entry.path, &f)) {
+        Ok(log) if is_loss(diagnosis) => Some(log),
+        _ => None,
+    };
+    let now = log.as_ref().map(|l| blake3::hash(l).to_hex().to_string());
+    let (mut out, mut all): (Vec<Found>, Vec<Older>) = (Vec::new(), Vec::new());
+    for line in lines.into_iter().rev().take(VERSIONS) {
+        watch.interrupt.check()?;
+        if Some(line.hash.to_hex()) == now {
+            continue;
+        }
+        let capture = CaptureName {
+            source: key.to_string(),
+            seq: Count(line.seq),
+        };
+        let mut one = Found::of(kind, true, "a version of this log".to_owned());
+        one.capture = Some(capture.clone());
+        match mirror.open_content(line.recipe, line.len) {
+            Ok(content) => {
+                let content = Seeking::new(content);
+                if let Ok(d) = session_log::examine(&content, form) {
+                    one.verdict = Some(d.verdict);
+                    one.events = d.valid_prefix_events;
+                    if let Some(log) = log.as_deref().filter(|_| d.is_sound())
+                        && let Some((how, bytes, diagnosis)) = made(log, &content, line.len, form)
+                    {
+                        one.completes = true;
+                        one.what = "agrees with the log before and behind what it lost".to_owned();
+                        all.push(Older {
+                            capture,
+                            line,
+                            how,
+                            bytes,
+                            diagnosis,
+                        });
+                    }
+                }
+            }
+            Err(e) => one.what = format!("can't be read from the mirror: {}", e.message()),
+        }
+        out.push(one);
+    }
+    if out.is_empty() {
+        out = none("the mirror has no other version of this log");
+    }
+    let differ = all.windows(2).any(|w| match w {
+        [a, b] => a.bytes != b.bytes,
+        _ => false,
+    });
+    if differ {
+        for one in &mut out {
+            one.completes = false;
+        }
+        let what = "versions of this log would make different logs of it: none is chosen";
+        out.extend(none(what));
+        all.clear();
+    }
+    Ok((out, all.into_iter().next()))
+}
+
+/// The whole log, if this version, which is sound, makes it whole.
+fn made<S: ReadAt>(
+    log: &[u8],
+    version: &S,
+    len: u64,
+    form: Form,
+) -> Option<(Rebuilt, Vec<u8>, Diagnosis)> {
+    let mut bytes = vec![0; usize::try_from(len).ok().filter(|_| len <= MAX_IMAGE)?];
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|r| !r.is_empty()) {
+        match version.read_at(rest, done as u64).ok()? {
+            0 => return None,
+            n => done += n,
+        }
+    }
+    let how = rebuild(log, &bytes, form).ok()??;
+    bytes.truncate(usize::try_from(how.taken).ok()?);
+    bytes.extend_from_slice(log.get(usize::try_from(how.from).ok()?..)?);
+    let diagnosis = session_log::examine(&bytes, form).ok()?;
+    diagnosis.is_sound().then_some((how, bytes, diagnosis))
+}
+
+fn backups(root: Option<&Root>) -> Found {
+    let kind = EvidenceKind::Backup;
+    let folders = root.and_then(|r| r.list(layout::BACKUPS).ok().flatten());
+    let n = folders.map_or(0, |l| l.len());
+    let what = match n {
+        0 => "no backup of the archive is here; a copy of the log made by anything else would do, \
+              put beside nothing and named to `session-log check`"
+            .to_owned(),
+        n => format!(
+            "{n} in the data directory hold what was read of the log, by messages: `cass view` \
+             shows them, and no log is made of them"
+        ),
+    };
+    Found::of(kind, n > 0, what)
+}
+
+/// Sessions below the same root that name this one as the one they were forked from.
+fn children(entry: &Entry, diagnosis: &Diagnosis) -> Vec<Found> {
+    let kind = EvidenceKind::ForkedChild;
+    let mut out = Vec::new();
+    let own = entry.folders.as_ref().map(|(_, s)| s.clone());
+    let own = own.or_else(|| diagnosis.header.as_ref().map(|h| session_folder(&h.id)));
+    let root = entry.folders.as_ref().and(entry.path.ancestors().nth(3));
+    let around = root.and_then(|r| session_log::look(r).ok());
+    for other in around.iter().flat_map(|l| &l.entries).take(SESSIONS) {
+        if other.path == entry.path || !matches!(other.kind, Kind::Log(_)) {
+            continue;
+        }
+        let Some((header, form)) = header_of(other) else {
+            continue;
+        };
+        let parent = header.parent.as_deref().map(session_folder);
+        if parent.is_none() || parent != own {
+            continue;
+        }
+        let looked = open(&other.path)
+            .ok()
+            .and_then(|f| session_log::examine(&f, form).ok());
+        let mut one = Found::of(
+            kind,
+            true,
+            "a fork of the session: its first events are this log's, under the same numbers"
+                .to_owned(),
+        );
+        one.path = Some(other.path.clone());
+        one.verdict = looked.as_ref().map(|d| d.verdict);
+        one.events = Some(header.seed_length).filter(|n| *n > 0);
+        out.push(one);
+    }
+    if out.is_empty() {
+        let what = "no session below the same root was forked from this one".to_owned();
+        out.push(Found::of(kind, false, what));
+    }
+    out
+}
+
+fn header_of(entry: &Entry) -> Option<(session_log::Header, Form)> {
+    let form = entry.form()?;
+    let file = open(&entry.path).ok()?;
+    let header = session_log::header_of(&file, form).ok().flatten()?;
+    Some((header, form))
+}
+
+fn live(entry: &Entry) -> Found {
+    let pids = open(&entry.path).map_or_else(|_| Vec::new(), |f| open_elsewhere(&f));
+    let go_on = "a session that still runs holds all of it in memory. Stop prompting, let it come to \
+                 rest, capture it (`cass index`), end it, and check the log as it lies then: it may \
+                 work only until it is loaded again";
+    let what = match pids.as_slice() {
+        [] => format!("no process is seen that has the log open. {go_on}"),
+        pids => {
+            let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+            format!("process {} has the log open; {go_on}", pids.join(", "))
+        }
+    };
+    Found::of(EvidenceKind::LiveProcess, !pids.is_empty(), what)
+}

@@ -1,0 +1,99 @@
+//! A log or a store, read where it lies.
+
+use std::fs::File;
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::session_log::{self, Checked, Entry, Evidence, Kind, ReadAt};
+use crate::sources::database::member_path;
+use crate::sources::file::Base;
+use crate::store::{foreign, wal};
+
+/// Bytes of the largest file of which an image is held.
+pub(super) const MAX_IMAGE: u64 = 64 << 20;
+
+/// What was examined.
+#[derive(Debug)]
+pub struct Examined {
+    /// One log, or the sessions of a store.
+    pub sessions: Vec<Checked>,
+    /// What the file was.
+    pub evidence: Evidence,
+    /// The image of a store, what its WAL has committed folded in.
+    pub image: Option<Vec<u8>>,
+}
+
+/// Opens a file as a regular one; its folder may be reached through links.
+///
+/// # Errors
+/// `not-found`, `unsupported` when it is no regular file; `permission-denied`, `io`.
+pub fn open(path: &Path) -> Result<File> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().unwrap_or_default();
+    Base::open(folder)?.open_regular(Path::new(name))
+}
+
+/// Examines what lies at an entry. `stop` is asked between reads whether to end.
+///
+/// # Errors
+/// As [`open`]; `unsupported` for a store that is too large; `source-damaged` for one that is no
+/// database.
+pub fn examine(entry: &Entry, stop: &dyn Fn() -> bool) -> Result<Examined> {
+    let file = open(&entry.path)?;
+    let failed = |e| Error::io("read", &entry.path, e);
+    if entry.kind == Kind::Store {
+        let image = image(&entry.path, &file)?;
+        let conn = foreign::open_image(&image, &entry.path)?;
+        let (sessions, evidence) = session_log::check_store(&file, &conn, stop).map_err(failed)?;
+        drop(conn);
+        return Ok(Examined {
+            sessions,
+            evidence,
+            image: Some(image),
+        });
+    }
+    let (checked, evidence) = session_log::check(entry, &file, stop).map_err(failed)?;
+    Ok(Examined {
+        sessions: vec![checked],
+        evidence,
+        image: None,
+    })
+}
+
+/// A store as one image. Nothing is opened by SQLite where it lies.
+fn image(path: &Path, file: &File) -> Result<Vec<u8>> {
+    let mut db = whole(path, file)?;
+    let log = member_path(path, "-wal");
+    match open(&log) {
+        Ok(file) => wal::fold(&mut db, &whole(&log, &file)?),
+        Err(e) if e.kind() == ErrorKind::NotFound => wal::fold(&mut db, &[]),
+        Err(e) => return Err(e),
+    }
+    Ok(db)
+}
+
+/// All bytes of a file that is held.
+pub(super) fn whole(path: &Path, file: &File) -> Result<Vec<u8>> {
+    let failed = |e| Error::io("read", path, e);
+    let len = file.metadata().map_err(failed)?.len();
+    if len > MAX_IMAGE {
+        let limit = MAX_IMAGE >> 20;
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{} has more than {limit} MiB", path.display()),
+        ));
+    }
+    let mut out = vec![0; usize::try_from(len).unwrap_or(0)];
+    let mut done = 0;
+    while let Some(rest) = out.get_mut(done..).filter(|r| !r.is_empty()) {
+        match ReadAt::read_at(file, rest, done as u64).map_err(failed)? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    out.truncate(done);
+    Ok(out)
+}
