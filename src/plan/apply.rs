@@ -110,6 +110,9 @@ pub fn apply(
     if !approves(approval, &plan) {
         return refuse(root, approval, plan, finished);
     }
+    if let Some(error) = plan.blocked() {
+        return Err(telling(error, &finished));
+    }
     if plan.is_empty() {
         return Ok(Applied {
             plan,
@@ -138,11 +141,8 @@ pub fn apply(
     })
 }
 
-/// Gates, room, and what else has to hold before anything is written.
+/// Room, and what else has to hold before anything is written.
 fn may_begin(root: &Root, plan: &Plan, watch: Watch<'_>) -> Result<()> {
-    if let Some(error) = plan.blocked() {
-        return Err(error);
-    }
     if plan.body().kind == PlanKind::BackupRestore
         && !run::was_rehearsed(root, plan.fingerprint().as_str())?
     {
