@@ -3,11 +3,13 @@
 mod beside;
 mod evidence;
 mod fix;
+mod gates;
 mod holders;
 mod ladder;
 mod leftovers;
 mod lost;
 mod planner;
+mod rows;
 mod survey;
 
 pub use fix::FixPlanner;
