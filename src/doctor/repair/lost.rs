@@ -6,10 +6,10 @@ use std::path::Path;
 
 use super::evidence::Evidence;
 use super::holders::{Fingerprint, Holder, fingerprint};
+use super::names::{Names, give};
 use crate::disk::{ArchiveShared, Root};
 use crate::error::Result;
 use crate::model::plan::{AuthorityClass, Count, Lost, LostWhat, Missing, MissingReason};
-use crate::model::provider::Provider;
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
 use crate::store::accepted::Accepted;
@@ -21,9 +21,6 @@ use crate::store::named::NamedArchive;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 /// Characters of a UUID, in which many harnesses' file names end.
 const UUID: usize = 36;
-
-/// What harnesses call conversations.
-type Names = BTreeMap<String, (Provider, String)>;
 
 /// Where to look.
 pub(super) struct Sought<'a> {
@@ -100,11 +97,6 @@ pub(super) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> Result<Vec<L
     }
     drop(lock);
     by_path(sought, missing, &brought, &mut names)?;
-    for m in missing.iter_mut() {
-        if let Some((provider, native)) = names.get(&m.conversation) {
-            (m.provider, m.native_id) = (Some(*provider), Some(native.clone()));
-        }
-    }
     let mut all = Vec::new();
     let none = Held::default();
     for m in missing.iter() {
@@ -117,15 +109,8 @@ pub(super) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> Result<Vec<L
         let brought = brought.get(&m.conversation);
         records(m, held, brought.map_or(&[], Vec::as_slice), gaps, &mut all);
     }
-    for lost in incomplete {
-        let name = names.get(&lost.conversation);
-        all.push(Lost {
-            provider: name.map(|n| n.0),
-            native_id: name.map(|n| n.1.clone()),
-            conversation: Some(lost.conversation),
-            ..lost.entry
-        });
-    }
+    all.extend(incomplete.into_iter().map(|lost| lost.entry));
+    give(&names, missing, &mut all);
     all.sort();
     Ok(all)
 }
@@ -318,8 +303,8 @@ fn records(m: &Missing, held: &Held, brought: &[Brought], gaps: &mut [Gap], all:
     let mut rest = m.records.0;
     let entry = |count: u64| Lost {
         conversation: Some(m.conversation.clone()),
-        provider: m.provider,
-        native_id: m.native_id.clone(),
+        provider: None,
+        native_id: None,
         what: LostWhat::Records,
         count: Some(Count(count)),
         source: None,
@@ -366,7 +351,6 @@ fn records(m: &Missing, held: &Held, brought: &[Brought], gaps: &mut [Gap], all:
 
 /// A record that is held without its messages.
 struct Incomplete {
-    conversation: String,
     key: Fingerprint,
     entry: Lost,
 }
@@ -389,10 +373,9 @@ fn take_incomplete(
             return Ok(());
         }
         found.push(Incomplete {
-            conversation: id.to_owned(),
             key: fingerprint(id, &row),
             entry: Lost {
-                conversation: None,
+                conversation: Some(id.to_owned()),
                 provider: None,
                 native_id: None,
                 what: LostWhat::Messages,

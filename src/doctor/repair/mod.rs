@@ -8,6 +8,7 @@ mod holders;
 mod ladder;
 mod leftovers;
 mod lost;
+mod names;
 mod planner;
 mod rows;
 mod survey;
