@@ -227,7 +227,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             source.next_offset = 0;
             source.next_line = 1;
         }
-        let had_gap = !source_is_new && source.source.captured_hash == Digest::default();
+        let had_gap = !source_is_new && source.has_gap();
         source.source.parsed_seq = capture.seq;
         source.source.captured_len = capture.len;
         source.source.captured_hash = capture.hash;

@@ -315,7 +315,7 @@ impl Replay<'_, '_> {
                 a.length = append.expected;
                 // A capture that is not read yet may have what is missing.
                 if self.lacking.contains(&group.source) || !same_bytes(a, &s.source.accounting) {
-                    append.source.source.captured_hash = Digest::default();
+                    append.source.set_gap();
                     self.out.with_gaps += 1;
                 }
                 append.source.tail_line = s.tail_line;
@@ -325,11 +325,15 @@ impl Replay<'_, '_> {
                     state: s.state.clone(),
                 }
             }
-            None => ResumePoint {
-                offset: end,
-                line: 1,
-                state: Vec::new(),
-            },
+            None => {
+                // More of it may come.
+                append.source.set_gap();
+                ResumePoint {
+                    offset: end,
+                    line: 1,
+                    state: Vec::new(),
+                }
+            }
         };
         self.out.messages += append.messages_added();
         let line = append.finish(resume, self.now_ms)?;
