@@ -58,7 +58,7 @@ pub(super) fn begin(missing: &[Missing], captures: u64) -> GateResult {
 }
 
 /// Messages whose own row is damaged, and that nothing else has.
-pub(super) fn damage(lost: &[Lost]) -> Option<GateResult> {
+pub(in crate::doctor) fn damage(lost: &[Lost]) -> Option<GateResult> {
     let damaged = lost.iter().filter(|l| l.what == LostWhat::Messages).count();
     (damaged > 0).then(|| GateResult {
         gate: Gate::Coverage,

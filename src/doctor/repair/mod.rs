@@ -1,5 +1,6 @@
 //! `doctor repair`: from what is found to the cheapest plan that is sufficient. Looks, never writes.
 
+mod behind;
 mod beside;
 mod evidence;
 mod fix;
@@ -16,6 +17,9 @@ mod survey;
 pub use fix::FixPlanner;
 pub use planner::RepairPlanner;
 
+pub(super) use behind::Behind;
 pub(super) use evidence::Evidence;
+pub(super) use gates::damage as damage_gate;
 pub(super) use holders::Holder;
+pub(super) use lost::{Sought, lost};
 pub(super) use survey::{Survey, archive_state, open_state, promise_state};
