@@ -125,7 +125,7 @@ impl Rows<'_> {
             Remedy::Candidate(Recipe::Restore {
                 backup: backup.name.clone(),
                 keep_newer: true,
-                rows: Vec::new(),
+                rows: rows.into_iter().filter(|r| r.name != backup.name).collect(),
                 unreadable: Listed::of(&unreadable),
             })
         } else if all.iter().all(|h| h.rows == 0) {
