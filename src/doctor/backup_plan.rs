@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::repair::{Evidence, Holder, Survey, archive_state, promise_state};
+use super::repair::{
+    Behind, Evidence, Holder, Sought, Survey, archive_state, damage_gate, lost, promise_state,
+};
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit::ExitCodeKind;
@@ -209,7 +211,7 @@ impl Planner for RestorePlanner {
         };
         let evidence = Evidence::gather(root, survey.promises.as_ref(), watch)?;
         let wanted = wanted(&survey, live.as_ref());
-        let lost: Vec<Missing> = if self.keep_newer {
+        let mut missing: Vec<Missing> = if self.keep_newer {
             let held = live
                 .as_ref()
                 .map(|l| l.coverage.clone())
@@ -229,8 +231,31 @@ impl Planner for RestorePlanner {
             .map(|(id, n)| n.saturating_sub(wanted.get(id).copied().unwrap_or(0)))
             .sum();
         notes.gained = Some(gained);
-        let mut gates = vec![coverage_gate(&lost, self.keep_newer)];
-        if !self.keep_newer && !lost.is_empty() {
+        let mut gates = vec![coverage_gate(&missing, self.keep_newer)];
+        notes.lost = if self.keep_newer {
+            let rows: Vec<&Holder> = std::iter::once(&backup).chain(&live).collect();
+            let promises = survey.promises.as_ref();
+            let sought = Sought {
+                root,
+                from: None,
+                evidence: &evidence,
+                rows: &rows,
+                all: promises.is_none_or(|p| p.conversations.is_empty()),
+                watch,
+            };
+            lost(&sought, &mut missing)?
+        } else {
+            let behind = Behind {
+                root,
+                outgoing: live.as_ref().map(|l| l.rel.as_str()),
+                incoming: Some(&backup),
+                reason: MissingReason::NewerThanBackup,
+                watch,
+            };
+            behind.list(&mut missing)?
+        };
+        gates.extend(damage_gate(&notes.lost));
+        if !self.keep_newer && !missing.is_empty() {
             notes.instead = Some(
                 [
                     "cass",
@@ -263,8 +288,9 @@ impl Planner for RestorePlanner {
                 0
             };
         notes.unreadable = evidence.names();
-        body.missing = Listed::of(&lost);
-        notes.missing = lost;
+        body.missing = Listed::of(&missing);
+        body.lost = Listed::of(&notes.lost);
+        notes.missing = missing;
         body.actions = vec![
             Action::StageCandidate {
                 recipe: Recipe::Restore {

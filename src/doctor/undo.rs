@@ -17,7 +17,7 @@ use crate::store::run::{self, Receipt, RunId, RunStatus};
 use crate::store::version::refuse_newer;
 use crate::store::{accepted, backup, layout, seal};
 
-use super::repair::{Holder, open_state};
+use super::repair::{Behind, Holder, open_state};
 use super::session_log::undo as logs;
 
 /// Which run to undo.
@@ -75,9 +75,9 @@ impl Planner for UndoPlanner {
                 .with_hint("An undo puts back exactly what was there, or nothing."));
             }
             gates.push(nothing_since(root, &receipt, &mut notes)?);
-            let missing = unreadable_after(ground, root, id)?;
-            body.missing = Listed::of(&missing);
-            notes.missing = missing;
+            unreadable_after(ground, root, id, &mut notes)?;
+            body.missing = Listed::of(&notes.missing);
+            body.lost = Listed::of(&notes.lost);
             body.actions.push(Action::RePoint {
                 generation: id.to_string(),
                 files,
@@ -239,16 +239,18 @@ fn nothing_since(root: &Root, receipt: &Receipt, notes: &mut Notes) -> Result<Ga
     })
 }
 
-/// What the live archive holds and the sealed one can't show.
+/// Lists what the live archive holds and the sealed one can't show.
 fn unreadable_after(
     ground: &Ground<'_>,
     root: &Root,
     sealed: &GenerationId,
-) -> Result<Vec<Missing>> {
+    notes: &mut Notes,
+) -> Result<()> {
     let mut live: BTreeMap<String, u64> = BTreeMap::new();
     let Some(reader) = ArchiveReader::open(root).ok().flatten() else {
-        return Ok(Vec::new());
+        return Ok(());
     };
+    let outgoing = layout::archive_db(reader.generation().id.as_str());
     let mut after = None;
     loop {
         let page = reader.conversations_after(after.as_deref(), 1000)?;
@@ -260,18 +262,21 @@ fn unreadable_after(
     }
     drop(reader);
     let rel = layout::archive_db(sealed.as_str());
-    let holder = Holder::read(
+    let incoming = Holder::read(
         AuthorityClass::Archive,
         sealed.as_str(),
         root,
         &rel,
         ground.watch(),
     )?;
-    let held = holder.map(|h| h.coverage).unwrap_or_default();
-    Ok(live
+    let have = |id: &String| {
+        let held = incoming.as_ref().and_then(|h| h.coverage.get(id));
+        held.copied().unwrap_or(0)
+    };
+    notes.missing = live
         .into_iter()
         .filter_map(|(conversation, count)| {
-            let have = held.get(&conversation).copied().unwrap_or(0);
+            let have = have(&conversation);
             (have < count).then(|| Missing {
                 conversation,
                 provider: None,
@@ -280,5 +285,14 @@ fn unreadable_after(
                 reason: MissingReason::InOutgoingArchive,
             })
         })
-        .collect())
+        .collect();
+    let behind = Behind {
+        root,
+        outgoing: Some(&outgoing),
+        incoming: incoming.as_ref(),
+        reason: MissingReason::InOutgoingArchive,
+        watch: ground.watch(),
+    };
+    notes.lost = behind.list(&mut notes.missing)?;
+    Ok(())
 }

@@ -14,8 +14,8 @@ use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
 use crate::store::accepted::Accepted;
 use crate::store::archive::{
-    ArchiveReader, ArchiveWriter, Head, Rescued, Standing, missing, replay_rows, standing,
-    verify_generation,
+    ArchiveReader, ArchiveWriter, Head, PromiseStanding, Rescued, Standing, missing, proven,
+    replay_rows, standing, verify_generation,
 };
 use crate::store::backup::BackupId;
 use crate::store::file_state::file_state;
@@ -104,7 +104,7 @@ pub(super) fn stage(
         } => builder.restore(backup, *keep_newer, rows)?,
     };
     let proven = builder.proven;
-    verify(cap.root(), plan, &generation, &proven, watch)?;
+    verify(cap.root(), plan, recipe, &generation, proven, watch)?;
     let digest = file_state(
         cap.root(),
         &layout::archive_db(id.as_str()),
@@ -321,9 +321,10 @@ impl Builder<'_> {
         replay.promised(&mut mirror, archive)?;
         // Now, before anything newer is in it, a sum that agrees proves every promised record.
         if let Some(promises) = Promises::read(root)? {
-            standing((&*archive).into(), &promises, None, &mut |s| {
+            let equal = &mut self.proven;
+            standing((&*archive).into(), &promises, &BTreeSet::new(), &mut |s| {
                 if s.standing == Standing::Equal {
-                    self.proven.insert(s.conversation);
+                    equal.insert(s.conversation);
                 }
                 Ok(())
             })?;
@@ -379,8 +380,9 @@ fn gone(id: &str) -> Error {
 fn verify(
     root: &Root,
     plan: &Plan,
+    recipe: &Recipe,
     generation: &Generation,
-    proven: &BTreeSet<String>,
+    proven: BTreeSet<String>,
     watch: Watch<'_>,
 ) -> Result<(), StageFailed> {
     watch.progress.phase("verify candidate", None);
@@ -411,7 +413,7 @@ fn verify(
         .iter()
         .map(|m| (m.conversation.as_str(), m.records.0))
         .collect();
-    let findings = lacking(root, plan, generation, proven, &allowed)?;
+    let findings = lacking(root, plan, recipe, generation, proven, &allowed)?;
     if findings.is_empty() {
         return Ok(());
     }
@@ -436,8 +438,9 @@ fn verify(
 fn lacking(
     root: &Root,
     plan: &Plan,
+    recipe: &Recipe,
     generation: &Generation,
-    proven: &BTreeSet<String>,
+    mut proven: BTreeSet<String>,
     allowed: &BTreeMap<&str, u64>,
 ) -> Result<Vec<String>> {
     let lock = ArchiveShared::acquire(root, PATIENCE)?;
@@ -453,7 +456,6 @@ fn lacking(
             findings.push(format!("{conversation}: {records} records {why}"));
         }
     };
-    let all_read = plan.notes().unreadable.is_empty();
     let outgoing = outgoing(root, plan)?;
     let rescued = match &outgoing {
         Some(id) => Rescued::open(root, &layout::archive_db(id.as_str()), &lock)?,
@@ -465,23 +467,76 @@ fn lacking(
             Ok(())
         })?;
     }
-    if let Some(promises) = Promises::read(root)? {
-        let is_last = outgoing.as_ref() == Some(&promises.last.generation);
-        let rescued = rescued.as_ref().map(|r| (r, is_last));
-        standing((&candidate).into(), &promises, rescued, &mut |s| {
-            let lacks = match s.standing {
-                Standing::Equal | Standing::AtLeast => 0,
-                // It was all there before newer records came on top.
-                Standing::Differs if proven.contains(&s.conversation) => 0,
-                // Every promised capture was read to its end, and no less came out of them.
-                Standing::Differs if all_read && s.held >= s.promised => 0,
-                Standing::Less | Standing::Differs => s.promised.saturating_sub(s.held).max(1),
-            };
-            find(&s.conversation, lacks, "that were promised");
-            Ok(())
-        })?;
+    let Some(promises) = Promises::read(root)? else {
+        return Ok(findings);
+    };
+    if let (Some(rescued), Some(id)) = (&rescued, &outgoing) {
+        proven.extend(self::proven((&candidate).into(), &promises, rescued, id)?);
+    }
+    let mut compared = compare(&candidate, &promises, &proven)?;
+    // Whoever gave rows can show what came with them, and is asked only where that is in doubt.
+    for name in givers(recipe) {
+        if compared.iter().all(|s| s.standing != Standing::Differs) {
+            break;
+        }
+        let Some((db, of)) = kept(root, name)? else {
+            continue;
+        };
+        if let Some(rescued) = Rescued::open(root, &db, &lock)? {
+            proven.extend(self::proven((&candidate).into(), &promises, &rescued, &of)?);
+            compared = compare(&candidate, &promises, &proven)?;
+        }
+    }
+    let all_read = plan.notes().unreadable.is_empty();
+    for s in compared {
+        let lacks = match s.standing {
+            Standing::Equal | Standing::AtLeast => 0,
+            // Every promised capture was read to its end, and no less came out of them.
+            Standing::Differs if all_read && s.held >= s.promised => 0,
+            Standing::Less | Standing::Differs => s.promised.saturating_sub(s.held).max(1),
+        };
+        find(&s.conversation, lacks, "that were promised");
     }
     Ok(findings)
+}
+
+/// How the candidate stands to the promises that it doesn't hold as they are.
+fn compare(
+    candidate: &ArchiveReader,
+    promises: &Promises,
+    proven: &BTreeSet<String>,
+) -> Result<Vec<PromiseStanding>> {
+    let mut all = Vec::new();
+    standing(candidate.into(), promises, proven, &mut |s| {
+        if !matches!(s.standing, Standing::Equal | Standing::AtLeast) {
+            all.push(s);
+        }
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The kept archives that a candidate is made of.
+fn givers(recipe: &Recipe) -> Vec<&str> {
+    let (backup, rows) = match recipe {
+        Recipe::Rebuild { rows, .. } => (None, rows.as_slice()),
+        Recipe::Restore { backup, rows, .. } => (Some(backup.as_str()), rows.as_slice()),
+        Recipe::Recover { .. } | Recipe::Begin { .. } => (None, [].as_slice()),
+    };
+    let kept = rows.iter().filter(|r| r.class != AuthorityClass::Named);
+    backup
+        .into_iter()
+        .chain(kept.map(|r| r.name.as_str()))
+        .collect()
+}
+
+/// The database of a backup or a generation, and the generation that it is of.
+fn kept(root: &Root, name: &str) -> Result<Option<(String, GenerationId)>> {
+    if let Some(id) = BackupId::parse(name) {
+        let backup = backup::read(root, &id)?;
+        return Ok(backup.map(|b| (backup::database_of(&id), b.generation)));
+    }
+    Ok(GenerationId::parse(name).map(|id| (layout::archive_db(id.as_str()), id)))
 }
 
 /// The generation that is live, or would be.

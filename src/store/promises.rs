@@ -12,6 +12,7 @@ use crate::model::source::SourceKey;
 use crate::store::accepted::{Acceptance, Accepted};
 use crate::store::coverage::{self, LedgerProblem, Line};
 use crate::store::generation::GenerationId;
+use crate::store::run::Purpose;
 
 /// Damaged lines that are kept one by one; the others are counted.
 const LISTED: usize = 1000;
@@ -33,6 +34,8 @@ pub struct Promises {
     pub problem_count: u64,
     /// Lines that ended in a newline, damaged ones included.
     pub lines: u64,
+    /// Of every generation that a repair or a restore promoted, the first line that says so.
+    promoted: BTreeMap<GenerationId, u64>,
 }
 
 /// What the archive must hold.
@@ -135,6 +138,7 @@ impl Promises {
         let mut conversations: BTreeMap<String, Promised> = BTreeMap::new();
         let mut captures: HashMap<SourceKey, Captured> = HashMap::new();
         let (mut problems, mut problem_count) = (Vec::new(), 0u64);
+        let mut promoted: BTreeMap<GenerationId, u64> = BTreeMap::new();
         let accepted = Accepted::read(root)?.in_force;
         let lines = coverage::for_each_linked(
             root,
@@ -148,6 +152,13 @@ impl Promises {
                     is_end: false,
                 };
                 last = Some((number, promise, line.archive().to_owned()));
+                match &line {
+                    // An undo goes back to what may hold less.
+                    Line::Promote(p) if p.reason != Purpose::Undo.word() => {
+                        promoted.entry(p.generation.clone()).or_insert(number);
+                    }
+                    _ => {}
+                }
                 if let Line::Commit(commit) = line {
                     for (key, seq) in commit.captures {
                         let place = captures.len();
@@ -193,8 +204,19 @@ impl Promises {
                 problems,
                 problem_count,
                 lines,
+                promoted,
             }
         }))
+    }
+
+    /// Whether `generation` held, whole, what was promised: it was promoted behind that line, and is
+    /// proven then; the line is its own; or it is the one that the ledger names last.
+    #[must_use]
+    pub fn was_held_by(&self, generation: &GenerationId, promised: &Promised) -> bool {
+        let promoted = self.promoted.get(generation);
+        promised.generation == *generation
+            || promoted.is_some_and(|line| *line > promised.line)
+            || self.last.generation == *generation
     }
 
     /// The sources in the order in which commit lines first name them.
@@ -309,6 +331,36 @@ mod tests {
         assert_eq!(p.conversations["y"].count, 4);
         assert_eq!(p.captures[&key(7)].seqs, [(1, 2)]);
         assert_eq!(p.sources_in_order(), [key(7), key(3)]);
+        let held = |n: u32, id: &str| {
+            let generation = GenerationId::numbered(n);
+            p.was_held_by(&generation, &p.conversations[id])
+        };
+        assert!(held(2, "x") && !held(2, "y") && !held(3, "x"));
+        // The last one is believed to.
+        assert!(held(1, "x") && held(1, "y"));
+    }
+
+    #[test]
+    fn a_generation_held_what_was_promised_before_it_was_promoted_and_not_what_an_undo_passed() {
+        let dir = tempfile::tempdir().unwrap();
+        ledger(
+            dir.path(),
+            vec![
+                promote(1, 0, "created"),
+                commit(1, 1, 7, 1, &[("x", 2)]),
+                promote(2, 1, "repair"),
+                commit(2, 2, 7, 2, &[("y", 1)]),
+                promote(1, 1, "undo"),
+                promote(3, 3, "repair"),
+            ],
+        );
+        let p = read(dir.path()).unwrap();
+        let held = |n: u32, id: &str| {
+            let generation = GenerationId::numbered(n);
+            p.was_held_by(&generation, &p.conversations[id])
+        };
+        assert!(held(1, "x") && held(2, "x") && held(3, "x"));
+        assert!(!held(1, "y") && held(2, "y") && held(3, "y"));
     }
 
     #[test]

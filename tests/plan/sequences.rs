@@ -553,3 +553,17 @@ fn no_sequence_of_losses_and_cures_loses_a_record_that_can_be_read() {
     );
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
+
+/// What such runs found, shrunk.
+#[test]
+fn sequences_that_once_failed_lose_nothing() {
+    // What an undo took back is alone in holding a promised capture, and a newer one beside it.
+    play(&[
+        Op::WalHot(2),
+        Op::Database,
+        Op::Grow(2),
+        Op::Repair,
+        Op::Object(92),
+        Op::Undo,
+    ]);
+}

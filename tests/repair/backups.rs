@@ -160,3 +160,25 @@ fn a_damaged_backup_is_refused_and_a_repair_uses_what_is_left_of_it() {
     s.run(&["doctor", "backups", "restore", "../../etc"])
         .expect(3);
 }
+
+#[test]
+fn what_an_older_whole_backup_lacks_comes_from_a_newer_damaged_one() {
+    let s = indexed();
+    backed_up(&s);
+    s.put(
+        ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl",
+        &super::lab::claude(90),
+    );
+    s.run(&["index"]).expect(0);
+    let truth = exported(&s);
+    let newer = backed_up(&s);
+    let newer = s.data().join("backups").join(newer);
+    super::lab::damage_text(&newer.join("agent_search.db"), b"question 8 about");
+    std::fs::remove_dir_all(s.home().join(".claude")).unwrap();
+    std::fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
+    std::fs::remove_dir_all(s.data().join("generations")).unwrap();
+    let planned = plan(&s, &["doctor", "repair"]).expect(0);
+    assert_eq!(planned.number("/coverage_summary/missing_records"), 0);
+    assert_eq!(apply(&s, &planned).expect(0).text("/status"), "applied");
+    assert_eq!(exported(&s), truth);
+}

@@ -395,6 +395,83 @@ fn what_is_lost_is_listed_by_session_and_record() {
 }
 
 #[test]
+fn the_plan_of_an_undo_lists_by_session_and_record_what_it_leaves_behind() {
+    let s = indexed();
+    // One text, two rows; the mirror gives all of them back.
+    tamper(&s);
+    for n in [18, 19] {
+        remove_line(&s, n);
+    }
+    let repaired = plan(&s, &["doctor", "repair"]).expect(0);
+    apply(&s, &repaired).expect(0);
+    let undo = plan(&s, &["doctor", "runs", "undo", "latest"]).expect(0);
+    assert_eq!(undo.number("/coverage_summary/missing_records"), 2);
+    let missing = &undo.at("/coverage_summary/missing")[0];
+    assert_eq!(
+        (&missing["native_id"], &missing["provider"]),
+        (&NATIVE.into(), &"claude".into())
+    );
+    let all = lost(&undo);
+    assert_eq!(all.len(), 2, "{all:#?}");
+    assert!(
+        all.iter()
+            .all(|l| l["native_id"] == NATIVE && l["reason"] == "in-outgoing-archive")
+    );
+    let text = claude(60);
+    let lines: Vec<&[u8]> = text.split(|b| *b == b'\n').collect();
+    let rows = all.iter().find(|l| l["what"] == "records").unwrap();
+    let begin: usize = lines[..17].iter().map(|l| l.len() + 1).sum();
+    assert_eq!(rows["count"], "2");
+    assert_eq!(rows["lines"], serde_json::json!(["18", "19"]));
+    assert_eq!(rows["bytes"][0], begin.to_string());
+    let damaged = all.iter().find(|l| l["what"] == "messages").unwrap();
+    assert_eq!(damaged["lines"], serde_json::json!(["8", "8"]));
+    assert_eq!(damaged["hash"], blake3::hash(lines[7]).to_hex().to_string());
+    assert_eq!(undo.number("/coverage_summary/lost_total"), 2);
+    apply(&s, &undo).expect(0);
+}
+
+#[test]
+fn the_plan_of_a_restore_lists_by_record_what_nothing_can_give() {
+    let s = indexed();
+    let made = apply(&s, &plan(&s, &["doctor", "backups", "create"]).expect(0)).expect(0);
+    let id = made.text("/backup_id").to_owned();
+    s.put(SESSION, &claude(90));
+    s.run(&["index"]).expect(0);
+    prune(&s);
+    fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
+    for n in [70, 71] {
+        remove_line(&s, n);
+    }
+    let planned = s
+        .run(&["doctor", "backups", "restore", "--keep-newer", &id])
+        .expect(0);
+    assert_eq!(planned.number("/coverage_summary/missing_records"), 2);
+    let all = lost(&planned);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    assert_eq!(all[0]["native_id"], NATIVE);
+    assert_eq!(all[0]["count"], "2");
+    assert_eq!(all[0]["lines"], serde_json::json!(["70", "71"]));
+    // Without what is newer, whatever the archive shows and whatever it lost of that is listed.
+    let older = s.run(&["doctor", "backups", "restore", &id]).expect(21);
+    assert_eq!(older.number("/coverage_summary/missing_records"), 30);
+    let all = lost(&older);
+    let count = |l: &Value| l["count"].as_str().unwrap().parse::<u64>().unwrap();
+    assert_eq!(all.iter().map(count).sum::<u64>(), 30, "{all:#?}");
+    assert!(
+        all.iter()
+            .all(|l| l["reason"] == "newer-than-backup" && l["seq"] == "3")
+    );
+    let lines: Vec<&Value> = all.iter().map(|l| &l["lines"]).collect();
+    for wanted in [
+        serde_json::json!(["61", "69"]),
+        serde_json::json!(["72", "90"]),
+    ] {
+        assert!(lines.contains(&&wanted), "{all:#?}");
+    }
+}
+
+#[test]
 fn long_lists_are_cut_with_total_and_the_command_for_all() {
     let s = indexed();
     prune(&s);

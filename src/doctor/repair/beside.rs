@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::holders::holders;
+use super::names::{Names, give};
 use super::survey::{Soundness, Survey};
 use crate::disk::Root;
 use crate::doctor::losses::{Capture, Ground, Holding, Loss, Seen, losses};
@@ -187,7 +188,7 @@ fn named(root: &Root, losses: &mut Losses) -> Result<()> {
     let Some(archive) = ArchiveReader::open(root)?.filter(|_| !losses.missing.is_empty()) else {
         return Ok(());
     };
-    let mut names = BTreeMap::new();
+    let mut names = Names::new();
     let mut after = None;
     loop {
         let page = archive.conversations_after(after.as_deref(), 1000)?;
@@ -202,16 +203,7 @@ fn named(root: &Root, losses: &mut Losses) -> Result<()> {
                 .map(|c| (c.id, (c.provider, c.native_id))),
         );
     }
-    for m in &mut losses.missing {
-        if let Some((provider, native)) = names.get(&m.conversation) {
-            (m.provider, m.native_id) = (Some(*provider), Some(native.clone()));
-        }
-    }
-    for l in &mut losses.lost {
-        if let Some((provider, native)) = l.conversation.as_ref().and_then(|id| names.get(id)) {
-            (l.provider, l.native_id) = (Some(*provider), Some(native.clone()));
-        }
-    }
+    give(&names, &mut losses.missing, &mut losses.lost);
     Ok(())
 }
 

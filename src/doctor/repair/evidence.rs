@@ -54,6 +54,9 @@ impl Evidence {
             promised: promises.map_or(0, |p| p.captures.values().map(|c| c.count()).sum()),
             ..Evidence::default()
         };
+        let is_promised = |key: &SourceKey, seq: u64| {
+            promises.is_some_and(|p| p.captures.get(key).is_some_and(|c| c.contains(seq)))
+        };
         let mut bad: BTreeMap<Capture, MissingReason> = BTreeMap::new();
         let mut known: BTreeMap<SourceKey, BTreeSet<u64>> = BTreeMap::new();
         if let Some(mirror) = MirrorReader::open(root)? {
@@ -80,25 +83,21 @@ impl Evidence {
             watch.interrupt.check()?;
             out.captures = summary.captures.saturating_sub(lost.len() as u64);
             let accepted = Accepted::read(root)?;
-            for key in lost.iter().map(|c| c.0).collect::<BTreeSet<_>>() {
-                let ident = mirror.head(key)?.map(|h| h.ident);
-                let gone = ident.is_some_and(|i| !is_there(&i.source_id, &i.path));
+            let with_lost = lost.iter().map(|c| c.0);
+            let promised = promises.iter().flat_map(|p| p.captures.keys()).copied();
+            for key in with_lost.chain(promised).collect::<BTreeSet<_>>() {
+                let has_lost = lost.range((key, 0)..=(key, u64::MAX)).next().is_some();
+                let head = if has_lost { mirror.head(key)? } else { None };
+                let gone = head.is_some_and(|h| !is_there(&h.ident.source_id, &h.ident.path));
+                let seqs = known.entry(key).or_default();
                 mirror.captures(key, &mut |line| {
-                    let capture = (key, line.seq);
-                    let promised = promises.is_some_and(|p| {
-                        p.captures.get(&key).is_some_and(|c| c.contains(line.seq))
-                    });
-                    let known = accepted.covers(key, line.seq, Some(line.hash)).is_some();
-                    if lost.contains(&capture) && (promised || (gone && !known)) {
-                        out.hashes.insert(capture, line.hash);
-                    }
-                    Ok(())
-                })?;
-            }
-            for key in promises.iter().flat_map(|p| p.captures.keys()) {
-                let seqs = known.entry(*key).or_default();
-                mirror.captures(*key, &mut |line| {
                     seqs.insert(line.seq);
+                    let is_accepted = accepted.covers(key, line.seq, Some(line.hash)).is_some();
+                    if lost.contains(&(key, line.seq))
+                        && (is_promised(&key, line.seq) || (gone && !is_accepted))
+                    {
+                        out.hashes.insert((key, line.seq), line.hash);
+                    }
                     Ok(())
                 })?;
             }
@@ -111,9 +110,6 @@ impl Evidence {
                 }
             }
         }
-        let is_promised = |key: &SourceKey, seq: u64| {
-            promises.is_some_and(|p| p.captures.get(key).is_some_and(|c| c.contains(seq)))
-        };
         let lost = bad.keys().filter(|(key, seq)| is_promised(key, *seq));
         out.given = out.promised.saturating_sub(lost.count() as u64);
         if promises.is_some() {

@@ -179,21 +179,18 @@ pub(super) fn holders(
             watch,
         )?);
     }
-    let mut kept: Vec<(String, String)> = backup::list(root)?
+    let mut kept: Vec<(String, String, bool)> = backup::list(root)?
         .into_iter()
-        .map(|(id, _)| (id.to_string(), backup::database_of(&id)))
+        .map(|(id, _)| (id.to_string(), backup::database_of(&id), false))
         .collect();
-    let taken_back = spare(root)?;
-    for (id, _) in seal::list(root)? {
-        kept.push((id.to_string(), layout::archive_db(id.as_str())));
+    for (id, seal) in seal::list(root)? {
+        let taken_back = seal.is_ok_and(|s| s.reason == Purpose::Undo.word());
+        kept.push((id.to_string(), layout::archive_db(id.as_str()), taken_back));
     }
     kept.reverse();
-    for (name, rel) in kept {
+    for (name, rel, is_spare) in kept {
         let holder = Holder::read(AuthorityClass::Backup, &name, root, &rel, watch)?;
-        all.extend(holder.map(|mut holder| {
-            holder.is_spare = taken_back.contains(&name);
-            holder
-        }));
+        all.extend(holder.map(|holder| Holder { is_spare, ..holder }));
     }
     if let Some(from) = from {
         let (other, rel) = from.locate()?;
@@ -204,24 +201,6 @@ pub(super) fn holders(
         all.extend(named);
     }
     Ok(all)
-}
-
-/// The generations that an undo took back.
-fn spare(root: &Root) -> Result<HashSet<String>> {
-    let is_undone = |s: &seal::Seal| s.reason == Purpose::Undo.word();
-    Ok(seal::list(root)?
-        .into_iter()
-        .filter(|(_, seal)| seal.as_ref().is_ok_and(is_undone))
-        .map(|(id, _)| id.to_string())
-        .collect())
-}
-
-/// Whether an undo took a generation back.
-///
-/// # Errors
-/// `io`.
-pub(super) fn has_spare(root: &Root) -> Result<bool> {
-    Ok(!spare(root)?.is_empty())
 }
 
 /// Where nothing names an archive, whatever generation is there holds rows all the same.

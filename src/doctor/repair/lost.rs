@@ -6,42 +6,39 @@ use std::path::Path;
 
 use super::evidence::Evidence;
 use super::holders::{Fingerprint, Holder, fingerprint};
+use super::names::{Names, give};
 use crate::disk::{ArchiveShared, Root};
 use crate::error::Result;
 use crate::model::plan::{AuthorityClass, Count, Lost, LostWhat, Missing, MissingReason};
-use crate::model::provider::Provider;
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
 use crate::store::accepted::Accepted;
-use crate::store::archive::{Rescued, conversation_id};
+use crate::store::archive::{Rescued, RescuedKey, conversation_id};
 use crate::store::coverage::{self, Line};
 use crate::store::mirror::MirrorReader;
 use crate::store::named::NamedArchive;
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 /// Characters of a UUID, in which many harnesses' file names end.
 const UUID: usize = 36;
 
-/// What harnesses call conversations.
-type Names = BTreeMap<String, (Provider, String)>;
-
 /// Where to look.
-pub(super) struct Sought<'a> {
-    pub(super) root: &'a Root,
-    pub(super) from: Option<&'a NamedArchive>,
-    pub(super) evidence: &'a Evidence,
+pub(in crate::doctor) struct Sought<'a> {
+    pub(in crate::doctor) root: &'a Root,
+    pub(in crate::doctor) from: Option<&'a NamedArchive>,
+    pub(in crate::doctor) evidence: &'a Evidence,
     /// Archives whose rows are taken over, in this order.
-    pub(super) rows: &'a [&'a Holder],
+    pub(in crate::doctor) rows: &'a [&'a Holder],
     /// Whether rows of every source are taken over, not only of those that the mirror can't give.
-    pub(super) all: bool,
-    pub(super) watch: Watch<'a>,
+    pub(in crate::doctor) all: bool,
+    pub(in crate::doctor) watch: Watch<'a>,
 }
 
 /// Names what is missing, and lists it by record.
 ///
 /// # Errors
 /// `lock-busy`, `interrupted`, `io`.
-pub(super) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> Result<Vec<Lost>> {
+pub(in crate::doctor) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> Result<Vec<Lost>> {
     let damaged = sought.rows.iter().any(|h| !h.is_whole);
     if missing.is_empty() && !damaged {
         return Ok(Vec::new());
@@ -99,12 +96,7 @@ pub(super) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> Result<Vec<L
         }
     }
     drop(lock);
-    by_path(sought, missing, &brought, &mut names)?;
-    for m in missing.iter_mut() {
-        if let Some((provider, native)) = names.get(&m.conversation) {
-            (m.provider, m.native_id) = (Some(*provider), Some(native.clone()));
-        }
-    }
+    by_path(sought.root, missing, &brought, &mut names)?;
     let mut all = Vec::new();
     let none = Held::default();
     for m in missing.iter() {
@@ -117,28 +109,21 @@ pub(super) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> Result<Vec<L
         let brought = brought.get(&m.conversation);
         records(m, held, brought.map_or(&[], Vec::as_slice), gaps, &mut all);
     }
-    for lost in incomplete {
-        let name = names.get(&lost.conversation);
-        all.push(Lost {
-            provider: name.map(|n| n.0),
-            native_id: name.map(|n| n.1.clone()),
-            conversation: Some(lost.conversation),
-            ..lost.entry
-        });
-    }
+    all.extend(incomplete.into_iter().map(|lost| lost.entry));
+    give(&names, missing, &mut all);
     all.sort();
     Ok(all)
 }
 
 /// Records that one commit brought to a conversation.
-struct Brought {
+pub(super) struct Brought {
     key: SourceKey,
     seq: u64,
     records: u64,
 }
 
 /// What the coverage ledger says of the conversations that lack something, commit by commit.
-fn brought(root: &Root, missing: &[Missing]) -> Result<BTreeMap<String, Vec<Brought>>> {
+pub(super) fn brought(root: &Root, missing: &[Missing]) -> Result<BTreeMap<String, Vec<Brought>>> {
     let mut most: BTreeMap<&str, u64> = missing
         .iter()
         .map(|m| (m.conversation.as_str(), 0))
@@ -176,7 +161,7 @@ fn brought(root: &Root, missing: &[Missing]) -> Result<BTreeMap<String, Vec<Brou
 }
 
 /// Records that are on record as lost already.
-fn known_lost(root: &Root) -> Result<Vec<Lost>> {
+pub(super) fn known_lost(root: &Root) -> Result<Vec<Lost>> {
     let all = Accepted::read(root)?.in_force;
     Ok(all
         .into_iter()
@@ -185,7 +170,7 @@ fn known_lost(root: &Root) -> Result<Vec<Lost>> {
         .collect())
 }
 
-fn take_back(before: &[Lost], brought: &mut BTreeMap<String, Vec<Brought>>) {
+pub(super) fn take_back(before: &[Lost], brought: &mut BTreeMap<String, Vec<Brought>>) {
     for lost in before {
         let of = lost
             .conversation
@@ -225,10 +210,10 @@ fn not_known(gaps: Vec<Gap>, before: &[Lost]) -> Vec<Gap> {
 
 /// Verified records of a conversation, by capture.
 #[derive(Default)]
-struct Held(BTreeMap<(SourceKey, u64), u64>);
+pub(super) struct Held(pub(super) BTreeMap<(SourceKey, u64), u64>);
 
 /// Lines of a source of which no row is left.
-struct Gap {
+pub(super) struct Gap {
     key: SourceKey,
     /// Captures of the rows before and behind.
     seqs: (u64, u64),
@@ -314,12 +299,18 @@ fn look(
 }
 
 /// The records that one conversation lacks: by capture, and by line where a gap says so.
-fn records(m: &Missing, held: &Held, brought: &[Brought], gaps: &mut [Gap], all: &mut Vec<Lost>) {
+pub(super) fn records(
+    m: &Missing,
+    held: &Held,
+    brought: &[Brought],
+    gaps: &mut [Gap],
+    all: &mut Vec<Lost>,
+) {
     let mut rest = m.records.0;
     let entry = |count: u64| Lost {
         conversation: Some(m.conversation.clone()),
-        provider: m.provider,
-        native_id: m.native_id.clone(),
+        provider: None,
+        native_id: None,
         what: LostWhat::Records,
         count: Some(Count(count)),
         source: None,
@@ -366,9 +357,30 @@ fn records(m: &Missing, held: &Held, brought: &[Brought], gaps: &mut [Gap], all:
 
 /// A record that is held without its messages.
 struct Incomplete {
-    conversation: String,
     key: Fingerprint,
     entry: Lost,
+}
+
+/// What is listed of one record or its messages.
+pub(super) fn entry(
+    conversation: &str,
+    row: &RescuedKey<'_>,
+    what: LostWhat,
+    reason: MissingReason,
+) -> Lost {
+    Lost {
+        conversation: Some(conversation.to_owned()),
+        provider: None,
+        native_id: None,
+        what,
+        count: Some(Count(1)),
+        source: row.source.map(|key| key.to_string()),
+        seq: Some(Count(row.seq)),
+        lines: Some((Count(row.line), Count(row.line))),
+        bytes: Some((Count(row.span.offset), Count(row.span.len))),
+        hash: Some(row.hash.to_hex()),
+        reason,
+    }
 }
 
 /// Takes the records that an archive would give without their messages and that no other archive gives
@@ -389,21 +401,8 @@ fn take_incomplete(
             return Ok(());
         }
         found.push(Incomplete {
-            conversation: id.to_owned(),
             key: fingerprint(id, &row),
-            entry: Lost {
-                conversation: None,
-                provider: None,
-                native_id: None,
-                what: LostWhat::Messages,
-                count: Some(Count(1)),
-                source: row.source.map(|key| key.to_string()),
-                seq: Some(Count(row.seq)),
-                lines: Some((Count(row.line), Count(row.line))),
-                bytes: Some((Count(row.span.offset), Count(row.span.len))),
-                hash: Some(row.hash.to_hex()),
-                reason: MissingReason::RowDamaged,
-            },
+            entry: entry(id, &row, LostWhat::Messages, MissingReason::RowDamaged),
         });
         Ok(())
     })?;
@@ -445,8 +444,8 @@ fn take_incomplete(
 
 /// Names conversations that no row names, by the files that they were read from: the id is the hash of
 /// machine, harness and native id, so a guess that gives it is right.
-fn by_path(
-    sought: &Sought<'_>,
+pub(super) fn by_path(
+    root: &Root,
     missing: &[Missing],
     brought: &BTreeMap<String, Vec<Brought>>,
     names: &mut Names,
@@ -455,7 +454,7 @@ fn by_path(
     if !nameless(names) {
         return Ok(());
     }
-    let Some(mirror) = MirrorReader::open(sought.root)? else {
+    let Some(mirror) = MirrorReader::open(root)? else {
         return Ok(());
     };
     for m in missing {

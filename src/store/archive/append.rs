@@ -79,6 +79,22 @@ pub(super) struct Run {
     original: i64,
 }
 
+/// Type of the row of a [`Run`].
+pub(super) const UNCHANGED: &str = "unchanged";
+/// Type of the row by which a record is taken back.
+pub(super) const TAKEN_BACK: &str = "taken-back";
+
+/// A row that stands for no record of a source.
+pub(super) struct Keyless<'a> {
+    pub(super) record_type: &'a str,
+    pub(super) span: Span,
+    pub(super) line: u64,
+    pub(super) hash: Digest,
+    pub(super) duplicate_of: Option<i64>,
+    pub(super) supersedes: Option<i64>,
+    pub(super) parser_version: i64,
+}
+
 /// A session whose title a file beside its own changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retitled {
@@ -211,7 +227,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             source.next_offset = 0;
             source.next_line = 1;
         }
-        let had_gap = !source_is_new && source.source.captured_hash == Digest::default();
+        let had_gap = !source_is_new && source.has_gap();
         source.source.parsed_seq = capture.seq;
         source.source.captured_len = capture.len;
         source.source.captured_hash = capture.hash;
@@ -614,6 +630,22 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
     }
 
     fn put_run(&mut self, run: &Run, at: usize) -> rusqlite::Result<()> {
+        self.put_keyless(
+            at,
+            &Keyless {
+                record_type: UNCHANGED,
+                span: run.span,
+                line: run.line,
+                hash: Digest::from(run.hasher.finalize()),
+                duplicate_of: Some(run.original),
+                supersedes: None,
+                parser_version: i64::from(self.parser_version),
+            },
+        )
+    }
+
+    /// Puts a row that stands for no record of a source.
+    pub(super) fn put_keyless(&mut self, at: usize, row: &Keyless<'_>) -> rusqlite::Result<()> {
         let id = self.next.record;
         self.next.record += 1;
         let o = &mut self.open[at];
@@ -626,30 +658,25 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                 ValueRef::Integer(self.source.id),
                 int(self.source.source.epoch),
                 int(self.source.source.parsed_seq),
-                int(run.span.offset),
-                int(run.span.len),
-                int(run.line),
-                blob(&Digest::from(run.hasher.finalize())),
+                int(row.span.offset),
+                int(row.span.len),
+                int(row.line),
+                blob(&row.hash),
                 ValueRef::Integer(1),
                 ValueRef::Integer(0),
                 text(names::class(RecordClass::Duplicate)),
-                ValueRef::Integer(run.original),
+                opt_int(row.duplicate_of),
+                ValueRef::Null,
+                opt_int(row.supersedes),
+                ValueRef::Null,
+                text(row.record_type),
                 ValueRef::Null,
                 ValueRef::Null,
                 ValueRef::Null,
-                text("unchanged"),
-                ValueRef::Null,
-                ValueRef::Null,
-                ValueRef::Null,
-                ValueRef::Integer(i64::from(self.parser_version)),
+                ValueRef::Integer(row.parser_version),
             ],
         )?;
-        if o.first == 0 {
-            o.first = id;
-        }
-        o.last = id;
-        o.row.row_count += 1;
-        o.row.rows_sum.add(&hash);
+        o.put_row(id, &hash);
         Ok(())
     }
 
@@ -710,12 +737,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                 ValueRef::Integer(i64::from(self.parser_version)),
             ],
         )?;
-        if o.first == 0 {
-            o.first = id;
-        }
-        o.last = id;
-        o.row.row_count += 1;
-        o.row.rows_sum.add(&hash);
+        o.put_row(id, &hash);
         if counted {
             o.row.public.record_count += 1;
             o.row
@@ -800,42 +822,18 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         offset: u64,
         line: u64,
     ) -> rusqlite::Result<()> {
-        let id = self.next.record;
-        self.next.record += 1;
-        let o = &mut self.open[at];
-        let hash = put(
-            &mut self.insert_record,
-            &RECORDS,
-            &[
-                ValueRef::Integer(id),
-                ValueRef::Integer(o.row.id),
-                ValueRef::Integer(self.source.id),
-                int(self.source.source.epoch),
-                int(self.source.source.parsed_seq),
-                int(offset),
-                int(0),
-                int(line),
-                blob(&Digest::of(b"")),
-                ValueRef::Integer(1),
-                ValueRef::Integer(0),
-                text(names::class(RecordClass::Duplicate)),
-                ValueRef::Integer(by),
-                ValueRef::Null,
-                ValueRef::Integer(old),
-                ValueRef::Null,
-                text("taken-back"),
-                ValueRef::Null,
-                ValueRef::Null,
-                ValueRef::Null,
-                ValueRef::Integer(i64::from(self.parser_version)),
-            ],
+        self.put_keyless(
+            at,
+            &Keyless {
+                record_type: TAKEN_BACK,
+                span: Span { offset, len: 0 },
+                line,
+                hash: Digest::of(b""),
+                duplicate_of: Some(by),
+                supersedes: Some(old),
+                parser_version: i64::from(self.parser_version),
+            },
         )?;
-        if o.first == 0 {
-            o.first = id;
-        }
-        o.last = id;
-        o.row.row_count += 1;
-        o.row.rows_sum.add(&hash);
         self.source.source.accounting.duplicate.records += 1;
         Ok(())
     }

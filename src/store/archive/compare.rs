@@ -2,7 +2,7 @@
 //!
 //! Counts and sums are compared first; records one by one only where those differ.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -15,6 +15,7 @@ use super::writer::ArchiveWriter;
 use crate::error::Result;
 use crate::model::digest::{Digest, DigestSum};
 use crate::model::provider::Provider;
+use crate::store::generation::GenerationId;
 use crate::store::promises::Promises;
 
 /// Record hashes that are named of one conversation.
@@ -195,36 +196,17 @@ pub fn missing(
 }
 
 /// Compares the candidate with every promise about a conversation, in the order of their ids, and
-/// calls `f` with each. `rescued` can prove that a conversation of another sum holds at least what
-/// was promised; it says whether it is of the generation that the promises name last.
+/// calls `f` with each. Of those that are `proven`, another sum is known to hold at least what was
+/// promised.
 ///
 /// # Errors
-/// `archive-corrupt` when the candidate can't be read; `io`, and whatever `f` returns.
+/// `archive-corrupt` when the candidate can't be read; whatever `f` returns.
 pub fn standing(
     candidate: Candidate<'_>,
     promises: &Promises,
-    rescued: Option<(&Rescued<'_>, bool)>,
+    proven: &BTreeSet<String>,
     f: &mut dyn FnMut(PromiseStanding) -> Result<()>,
 ) -> Result<()> {
-    // Conversations of which exactly the promised records can be read, and of them those of which
-    // the candidate lacks some.
-    let mut readable: HashSet<&str> = HashSet::new();
-    let mut lacking: HashSet<String> = HashSet::new();
-    if let Some((rescued, is_last)) = rescued {
-        for (id, s) in &seen(rescued)?.0 {
-            if let Some(known) = rescued.conversations.get(id)
-                && let Some((key, p)) = promises.conversations.get_key_value(&known.row.public.id)
-                && ((p.count, p.sum) == (s.count, s.sum.to_digest())
-                    || is_last && holds_all(known, s, p.count))
-            {
-                readable.insert(key);
-            }
-        }
-        missing(candidate, rescued, &mut |m| {
-            lacking.insert(m.conversation);
-            Ok(())
-        })?;
-    }
     for (id, p) in &promises.conversations {
         let held = candidate.held(id)?;
         let count = held.map_or(0, |h| h.1);
@@ -232,7 +214,7 @@ pub fn standing(
             Some((_, n, sum)) if (n, sum) == (p.count, p.sum) => Standing::Equal,
             None if p.count == 0 => Standing::Equal,
             _ if count < p.count => Standing::Less,
-            _ if readable.contains(id.as_str()) && !lacking.contains(id) => Standing::AtLeast,
+            _ if proven.contains(id) => Standing::AtLeast,
             _ => Standing::Differs,
         };
         f(PromiseStanding {
@@ -245,9 +227,36 @@ pub fn standing(
     Ok(())
 }
 
-/// Whether all that the archive's own row of a conversation counts can be read. A generation held
-/// what was promised when it was promoted, and no commit takes a record away, so that is all that was
-/// promised if it is no less.
+/// The conversations of which `of`, an archive of this generation, can show that the candidate holds
+/// at least what was promised: it has, and the candidate lacks nothing that it has.
+///
+/// # Errors
+/// `archive-corrupt` when the candidate can't be read; `io`.
+pub fn proven(
+    candidate: Candidate<'_>,
+    promises: &Promises,
+    of: &Rescued<'_>,
+    generation: &GenerationId,
+) -> Result<BTreeSet<String>> {
+    let mut proven: BTreeSet<String> = BTreeSet::new();
+    for (id, s) in &seen(of)?.0 {
+        if let Some(known) = of.conversations.get(id)
+            && let Some((key, p)) = promises.conversations.get_key_value(&known.row.public.id)
+            && ((p.count, p.sum) == (s.count, s.sum.to_digest())
+                || promises.was_held_by(generation, p) && holds_all(known, s, p.count))
+        {
+            proven.insert(key.clone());
+        }
+    }
+    missing(candidate, of, &mut |m| {
+        proven.remove(&m.conversation);
+        Ok(())
+    })?;
+    Ok(proven)
+}
+
+/// Whether all that the archive's own row of a conversation counts can be read. Where the archive held
+/// what was promised, that is in it, if it is no less: no commit takes a record away.
 fn holds_all(known: &Known, seen: &Seen, promised: u64) -> bool {
     let row = &known.row.public;
     known.verified

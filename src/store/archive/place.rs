@@ -64,6 +64,18 @@ pub(super) struct Open {
     pub last: i64,
 }
 
+impl Open {
+    /// Counts a row of `records` that this append added.
+    pub(super) fn put_row(&mut self, id: i64, hash: &Digest) {
+        if self.first == 0 {
+            self.first = id;
+        }
+        self.last = id;
+        self.row.row_count += 1;
+        self.row.rows_sum.add(hash);
+    }
+}
+
 impl SourceAppend<'_, '_> {
     pub(super) fn place_and_put(&mut self, record: &ParsedRecord) -> rusqlite::Result<()> {
         if self.source.source.main_session.is_none() {

@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::append::{CaptureRef, SourceAppend, SourceKind};
+use super::append::{CaptureRef, Keyless, SourceAppend, SourceKind};
 use super::place::Place;
 use super::rescue::{Known, Numbered, RecordRow, Rescued, SkipRow};
-use super::rows::{blob, int, opt_int, put, text, to_i64};
-use super::schema::{RECORDS, SKIPS};
+use super::rows::{int, text, to_i64};
+use super::schema::SKIPS;
 use super::state::ConversationRow;
 use super::writer::{ArchiveWriter, insert};
 use super::{failed, names};
@@ -315,7 +315,7 @@ impl Replay<'_, '_> {
                 a.length = append.expected;
                 // A capture that is not read yet may have what is missing.
                 if self.lacking.contains(&group.source) || !same_bytes(a, &s.source.accounting) {
-                    append.source.source.captured_hash = Digest::default();
+                    append.source.set_gap();
                     self.out.with_gaps += 1;
                 }
                 append.source.tail_line = s.tail_line;
@@ -325,11 +325,15 @@ impl Replay<'_, '_> {
                     state: s.state.clone(),
                 }
             }
-            None => ResumePoint {
-                offset: end,
-                line: 1,
-                state: Vec::new(),
-            },
+            None => {
+                // More of it may come.
+                append.source.set_gap();
+                ResumePoint {
+                    offset: end,
+                    line: 1,
+                    state: Vec::new(),
+                }
+            }
         };
         self.out.messages += append.messages_added();
         let line = append.finish(resume, self.now_ms)?;
@@ -618,42 +622,18 @@ fn put_run(
     r: &RecordRow,
     original: Option<i64>,
 ) -> rusqlite::Result<()> {
-    let id = append.next.record;
-    append.next.record += 1;
-    let o = &mut append.open[at];
-    let hash = put(
-        &mut append.insert_record,
-        &RECORDS,
-        &[
-            ValueRef::Integer(id),
-            ValueRef::Integer(o.row.id),
-            ValueRef::Integer(append.source.id),
-            int(append.source.source.epoch),
-            int(append.source.source.parsed_seq),
-            int(r.span.offset),
-            int(r.span.len),
-            int(r.line),
-            blob(&r.hash),
-            ValueRef::Integer(1),
-            ValueRef::Integer(0),
-            text(names::class(RecordClass::Duplicate)),
-            opt_int(original),
-            ValueRef::Null,
-            ValueRef::Null,
-            ValueRef::Null,
-            text(&r.record_type),
-            ValueRef::Null,
-            ValueRef::Null,
-            ValueRef::Null,
-            ValueRef::Integer(r.parser_version),
-        ],
+    append.put_keyless(
+        at,
+        &Keyless {
+            record_type: &r.record_type,
+            span: r.span,
+            line: r.line,
+            hash: r.hash,
+            duplicate_of: original,
+            supersedes: None,
+            parser_version: r.parser_version,
+        },
     )?;
-    if o.first == 0 {
-        o.first = id;
-    }
-    o.last = id;
-    o.row.row_count += 1;
-    o.row.rows_sum.add(&hash);
     let a = &mut append.source.source.accounting;
     a.duplicate.records += 1;
     a.duplicate.bytes += r.span.len;

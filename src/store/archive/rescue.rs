@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rusqlite::types::ValueRef;
 
+use super::append::{TAKEN_BACK, UNCHANGED};
 use super::ids::ById;
 use super::names;
 use super::paged::PageRows;
@@ -201,12 +202,12 @@ impl RecordRow {
     /// Whether it stands for a run of records that did not change since the capture before. Such
     /// a row is no coverage key.
     pub fn is_run(&self) -> bool {
-        self.is_made("unchanged")
+        self.is_made(UNCHANGED)
     }
 
     /// Whether it only says that the record it supersedes stands no more. No coverage key either.
     pub fn is_taken_back(&self) -> bool {
-        self.is_made("taken-back") && self.span.len == 0
+        self.is_made(TAKEN_BACK) && self.span.len == 0
     }
 
     /// Whether it stands for no record of a source.

@@ -31,7 +31,21 @@ pub(super) struct SourceRow {
     pub skips_sum: DigestSum,
 }
 
+/// Stands for the hash of what a source was read to when rows of it are missing or not known to be
+/// all: no capture has it, so the next one is read from the first byte.
+const WITH_GAP: Digest = Digest([0; 32]);
+
 impl SourceRow {
+    /// Notes that rows of what was read are missing.
+    pub fn set_gap(&mut self) {
+        self.source.captured_hash = WITH_GAP;
+    }
+
+    /// Whether rows of what was read are missing.
+    pub fn has_gap(&self) -> bool {
+        self.source.captured_hash == WITH_GAP
+    }
+
     pub fn with_values<T>(&self, f: impl FnOnce(&[ValueRef<'_>]) -> T) -> T {
         let s = &self.source;
         let a = &s.accounting;

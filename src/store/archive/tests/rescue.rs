@@ -189,10 +189,15 @@ fn every_row_of_a_sound_archive_comes_out_as_it_was() {
         // What was promised is held, too.
         let promises = Promises::read(&lab.root()).unwrap().unwrap();
         to.writing(|w| {
-            standing(Candidate::from(&*w), &promises, None, &mut |s| {
-                assert_eq!(s.standing, Standing::Equal);
-                Ok(())
-            })
+            standing(
+                Candidate::from(&*w),
+                &promises,
+                &BTreeSet::new(),
+                &mut |s| {
+                    assert_eq!(s.standing, Standing::Equal);
+                    Ok(())
+                },
+            )
             .unwrap();
         });
     });
@@ -336,7 +341,13 @@ fn a_page_of_noise_costs_the_rows_that_lie_in_it_and_no_others() {
                     standing(
                         Candidate::from(&*w),
                         &promises,
-                        Some((whole, true)),
+                        &proven(
+                            Candidate::from(&*w),
+                            &promises,
+                            whole,
+                            &promises.last.generation,
+                        )
+                        .unwrap(),
                         &mut |s| {
                             let lost = gone.contains(&s.conversation);
                             assert_eq!(s.standing == Standing::Equal, !lost, "page {page}: {s:?}");
