@@ -6,7 +6,6 @@ use std::fmt;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -15,6 +14,8 @@ use cass::model::provider::Provider;
 use cass::model::source::SourceKey;
 use cass::store::mirror::MirrorReader;
 use serde_json::Value;
+
+use super::tracer::{Ended, thread_name, under_strace};
 
 pub const CASS: &str = env!("CARGO_BIN_EXE_cass");
 const GROWS: &str = ".claude/projects/-home-user-p/cc432c40-914a-4c1a-a972-0103199a736a.jsonl";
@@ -48,18 +49,6 @@ pub const NAMES: &[&str] = &[
 ];
 pub const OPENS: &[&str] = &["open", "openat", "openat2", "creat"];
 pub const READS: &[&str] = &["read", "pread64", "getdents64"];
-
-/// What strace is asked. With its filter the kernel stops a process only at the calls that are
-/// traced, a third of the time; a signal that is to be injected there gets lost.
-pub fn strace(log: &Path, options: &[String]) -> Vec<String> {
-    let mut all: Vec<String> = ["-f", "-y", "-qq", "-o"].map(str::to_owned).to_vec();
-    all.push(log.to_string_lossy().into_owned());
-    if !options.iter().any(|o| o.contains(":signal=")) {
-        all.push("--seccomp-bpf".to_owned());
-    }
-    all.extend_from_slice(options);
-    all
-}
 
 fn fixture(rel: &str, lines: usize) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -185,16 +174,6 @@ pub fn without_idle(calls: &[Call]) -> Vec<Call> {
     let kept = |(n, c): &(usize, &Call)| !c.idle || last.is_none_or(|last| *n == last + 1);
     let kept = calls.iter().enumerate().filter(kept);
     kept.map(|(_, c)| c.clone()).collect()
-}
-
-/// How a run with a fault ended.
-#[derive(Debug)]
-pub struct Ended {
-    pub out: Output,
-    /// What the run wrote to its stdout.
-    pub document: Vec<u8>,
-    pub log: String,
-    pub killed: bool,
 }
 
 /// A home folder with sources, and its data directory as it was before the run with the fault.
@@ -383,25 +362,10 @@ impl Home {
 
     /// Runs `index` under strace.
     pub fn traced(&self, options: &[String]) -> Ended {
-        let (log, document) = (self.path().join("strace.log"), self.path().join("out.json"));
-        // A file, for a pipe has another name in each run.
-        let stdout = fs::File::create(&document).expect("a file");
-        let out = self
+        under_strace(self.path(), options, |strace| {
             // What is derived has tests of its own, in `tests/search/`.
-            .command(
-                "strace",
-                &strace(&log, options),
-                &["index", "--skip-lexical", "--json"],
-            )
-            .stdout(stdout)
-            .output()
-            .expect("strace starts");
-        Ended {
-            killed: out.status.signal() == Some(9) || out.status.code() == Some(137),
-            document: fs::read(&document).unwrap_or_default(),
-            log: fs::read_to_string(&log).unwrap_or_default(),
-            out,
-        }
+            self.command("strace", strace, &["index", "--skip-lexical", "--json"])
+        })
     }
 
     /// Every call of these names that a run without faults makes below this home, in order.
@@ -709,15 +673,7 @@ pub fn walk(folder: &Path, folders: &mut Vec<PathBuf>, files: &mut Vec<(PathBuf,
     }
 }
 
-/// Thread and name of the call that a line of strace begins with.
-pub fn thread_name(line: &str) -> Option<(String, String)> {
-    let (thread, rest) = line.split_once(' ')?;
-    let (name, _) = rest.trim_start().split_once('(')?;
-    let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    (!name.is_empty() && name.bytes().all(is_name)).then(|| (thread.to_owned(), name.to_owned()))
-}
-
-/// The same, and the path that `strace -P` finds the call by: the first that it names, else that
+/// Thread and name of a call, and the path that `strace -P` finds the call by: the first that it names, else that
 /// of its file descriptor. `None` for calls outside `home`.
 pub fn thread_name_path(line: &str, home: &str) -> Option<(String, String, String)> {
     let (thread, name) = thread_name(line)?;

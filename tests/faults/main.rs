@@ -21,6 +21,7 @@
 
 mod harness;
 mod planned;
+mod tracer;
 mod works;
 
 use std::collections::BTreeMap;

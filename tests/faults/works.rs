@@ -6,17 +6,14 @@ use std::fs;
 use std::io::Write;
 use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
-use super::harness::{
-    CASS, Call, Ended, Idle, NAMES, OPENS, SYNCS, WRITES, strace, thread_name, thread_name_path,
-    walk,
-};
+use super::harness::{CASS, Call, Idle, NAMES, OPENS, SYNCS, WRITES, thread_name_path, walk};
+use super::tracer::{Ended, thread_name, under_strace};
 
 const CLAUDE: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl";
 const SECOND: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000002.jsonl";
@@ -509,22 +506,9 @@ impl Bench {
 
     /// The command that is broken, as strace is to run it.
     pub fn traced(&self, args: &[String], options: &[String]) -> Ended {
-        let (log, document) = (
-            self.dir.path().join("strace.log"),
-            self.dir.path().join("out.json"),
-        );
-        let stdout = fs::File::create(&document).expect("a file");
-        let out = self
-            .command("strace", &strace(&log, options), args)
-            .stdout(stdout)
-            .output()
-            .expect("strace starts");
-        Ended {
-            killed: out.status.signal() == Some(9) || out.status.code() == Some(137),
-            document: fs::read(&document).unwrap_or_default(),
-            log: String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned(),
-            out,
-        }
+        under_strace(self.dir.path(), options, |strace| {
+            self.command("strace", strace, args)
+        })
     }
 
     pub fn work(&self) -> &[String] {
