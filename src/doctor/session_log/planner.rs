@@ -117,8 +117,12 @@ impl Planner for LogRepairPlanner {
             }
             None => {
                 let diagnosis = &log.checked.diagnosis;
-                let (all, older) =
-                    evidence::search(ground.root(), &log.entry, diagnosis, ground.watch())?;
+                let (all, older) = evidence::search(
+                    ground.root(),
+                    (&log.entry, &log.source),
+                    diagnosis,
+                    ground.watch(),
+                )?;
                 searched = all;
                 match older {
                     Some(older) => rebuilt(&log, older),
