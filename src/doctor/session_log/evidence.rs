@@ -119,6 +119,22 @@ pub(super) fn search(
     Ok((found, older))
 }
 
+/// The captured version with the most events, if it is sound and has more than `events`.
+pub(super) fn longer(found: &[Found], events: u64) -> Option<&Found> {
+    let sound = |f: &&Found| {
+        matches!(
+            f.verdict,
+            Some(Verdict::Clean | Verdict::InterruptedTurnRecoverable)
+        )
+    };
+    found
+        .iter()
+        .filter(|f| f.capture.is_some())
+        .filter(sound)
+        .filter(|f| f.events > Some(events))
+        .max_by_key(|f| f.events)
+}
+
 fn generations(entry: &Entry) -> Vec<Found> {
     let kind = EvidenceKind::OlderGeneration;
     let mut out: Vec<Found> = entry
@@ -278,8 +294,8 @@ fn backups(root: Option<&Root>) -> Found {
     let folders = root.and_then(|r| r.list(layout::BACKUPS).ok().flatten());
     let n = folders.map_or(0, |l| l.len());
     let what = match n {
-        0 => "no backup of the archive is here; a copy of the log made by anything else would do, \
-              put beside nothing and named to `session-log check`"
+        0 => "no backup of the archive is here. A copy of the log from any other backup counts once it \
+              is captured, from a folder of the session's name below a root of its own"
             .to_owned(),
         n => format!(
             "{n} in the data directory hold what was read of the log, by messages: `cass view` \
