@@ -247,12 +247,17 @@ impl PutBack {
     }
 
     /// Gives a file the name of `old`, which is replaced in one step, durable when this returns. It has
-    /// the mode of the old one.
+    /// the mode of the old one. `still` is asked last of all whether the old one may go.
     ///
     /// # Errors
-    /// `plan-mismatch` when the name is another file's by now; `no-space`, `io`: the old file is
-    /// still there then.
-    pub fn replace(&mut self, mut file: PutBackFile, old: &File) -> Result<()> {
+    /// What `still` says; `plan-mismatch` when the name is another file's by now; `no-space`, `io`:
+    /// the old file is still there then.
+    pub fn replace(
+        &mut self,
+        mut file: PutBackFile,
+        old: &File,
+        still: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
         let rel = file.rel.clone();
         let full = self.path.join(&rel);
         let failed = |e| Error::io("write", &full, e);
@@ -260,6 +265,7 @@ impl PutBack {
         let mode = Mode::from_raw_mode(was.mode() & 0o777);
         rustix::fs::fchmod(&file.file, mode).map_err(|e| self.failed("set mode of", &rel, e))?;
         file.file.sync_all().map_err(failed)?;
+        still()?;
         let now = rustix::fs::statat(&file.dir, &file.name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.way(&rel, e))?;
         #[allow(clippy::unnecessary_cast)] // the width differs between systems

@@ -111,8 +111,7 @@ impl Logs<'_> {
         self.watch.interrupt.check()?;
         if in_place {
             let old = open(path)?;
-            self.quiet(&old, &log.source, path)?;
-            place.replace(file, &old)?;
+            place.replace(file, &old, &|| self.quiet(&old, &log.source, path))?;
         } else {
             place.publish(file)?;
         }
@@ -142,8 +141,7 @@ impl Logs<'_> {
         same(&Written(&file), &log.source, path)?;
         self.watch.interrupt.check()?;
         let old = open(path)?;
-        self.quiet(&old, &log.result, path)?;
-        place.replace(file, &old)?;
+        place.replace(file, &old, &|| self.quiet(&old, &log.result, path))?;
         place.keep();
         drop(held);
         Ok(format!("{} is what it was", path.display()))

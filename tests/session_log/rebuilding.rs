@@ -230,3 +230,25 @@ fn other_evidence_is_named_where_it_lies() {
             .contains("Stop prompting")
     );
 }
+
+#[test]
+fn a_torn_log_of_which_more_was_captured_is_told() {
+    let lab = Lab::of("clean_two_turns__raw");
+    let whole = lab.whole.clone();
+    lab.capture(&whole);
+    let rows = lines(&whole);
+    let torn = [rows[..30].concat(), rows[30][..9].to_vec()].concat();
+    let (code, plan) = lab.plan(&torn);
+    assert_eq!((code, &plan["status"]), (0, &"planned".into()), "{plan}");
+    let warned = plan["safety_gates"]
+        .as_array()
+        .expect("gates")
+        .iter()
+        .find(|g| g["verdict"] == "warn")
+        .expect("a warning");
+    let reason = warned["reason"].as_str().expect("words");
+    assert!(reason.contains("has 52 events"), "{reason}");
+    // A log that only has what was captured has no such warning.
+    let (_, plan) = lab.plan(&[&whole[..], b"{\"type"].concat());
+    assert!(!plan["safety_gates"].to_string().contains("warn"), "{plan}");
+}

@@ -99,8 +99,8 @@ pub fn fingerprint(plan: &Value) -> &str {
 
 /// Every file below a folder with its bytes.
 pub fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    walkdir::WalkDir::new(root)
-        .into_iter()
+    let all = walkdir::WalkDir::new(root).into_iter();
+    all.filter(|_| root.exists())
         .map(|e| e.expect("an entry"))
         .filter(|e| e.file_type().is_file())
         .map(|e| {
@@ -205,6 +205,21 @@ fn goes_as_expected(case: &Case) {
             ],
             "{name}"
         );
+        let log = &plan["log"];
+        let some = |key: &str| log[key].as_array().is_some_and(|l| !l.is_empty());
+        match case.text("verdict") {
+            Some("forked_log") => assert!(some("candidates"), "{name}: {log}"),
+            Some("tool_identity_mismatch") => {
+                assert!(some("call_places"), "{name}: {log}");
+                let places = log["call_places"].as_array().expect("places");
+                let roles: Vec<&str> = places.iter().filter_map(|p| p["place"].as_str()).collect();
+                assert!(
+                    roles.contains(&"result") || roles.contains(&"call"),
+                    "{name}: {log}"
+                );
+            }
+            _ => {}
+        }
         // The refused plan can't be applied either, and leaves no data directory.
         let (code, refused) = home.apply_as(words, &root, fingerprint(&plan));
         assert_eq!(

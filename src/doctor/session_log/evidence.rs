@@ -1,10 +1,10 @@
 //! What could still help where a log can't be repaired, and whether it is there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::disk::{Root, open_elsewhere};
 use crate::error::Result;
-use crate::model::plan::{CaptureName, Count};
+use crate::model::plan::{CaptureName, Count, FileState};
 use crate::model::provider::Provider;
 use crate::model::source::{LOCAL, SourceKey};
 use crate::model::watch::Watch;
@@ -106,17 +106,33 @@ fn is_loss(diagnosis: &Diagnosis) -> bool {
 /// logs, none is taken.
 pub(super) fn search(
     root: Option<&Root>,
-    entry: &Entry,
+    (entry, source): (&Entry, &FileState),
     diagnosis: &Diagnosis,
     watch: Watch<'_>,
 ) -> Result<(Vec<Found>, Option<Older>)> {
     let mut found = generations(entry);
-    let (versions, older) = versions(root, entry, diagnosis, watch)?;
+    let (versions, older) = versions(root, (entry, source), diagnosis, watch)?;
     found.extend(versions);
     found.push(backups(root));
     found.extend(children(entry, diagnosis));
     found.push(live(entry));
     Ok((found, older))
+}
+
+/// The captured version with the most events, if it is sound and has more than `events`.
+pub(super) fn longer(found: &[Found], events: u64) -> Option<&Found> {
+    let sound = |f: &&Found| {
+        matches!(
+            f.verdict,
+            Some(Verdict::Clean | Verdict::InterruptedTurnRecoverable)
+        )
+    };
+    found
+        .iter()
+        .filter(|f| f.capture.is_some())
+        .filter(sound)
+        .filter(|f| f.events > Some(events))
+        .max_by_key(|f| f.events)
 }
 
 fn generations(entry: &Entry) -> Vec<Found> {
@@ -149,7 +165,7 @@ fn generations(entry: &Entry) -> Vec<Found> {
 
 fn versions(
     root: Option<&Root>,
-    entry: &Entry,
+    (entry, source): (&Entry, &FileState),
     diagnosis: &Diagnosis,
     watch: Watch<'_>,
 ) -> Result<(Vec<Found>, Option<Older>)> {
@@ -161,21 +177,22 @@ fn versions(
     let Some(form) = entry.form() else {
         return Ok((none("a store is not put together from versions"), None));
     };
-    let key = SourceKey::derive(LOCAL, Provider::Dsh, &entry.path);
     let mut lines = Vec::new();
-    mirror.captures(key, &mut |line| {
-        lines.push(line);
-        Ok(())
-    })?;
+    for key in sources(&mirror, &entry.path)? {
+        mirror.captures(key, &mut |line| {
+            lines.push((key, line));
+            Ok(())
+        })?;
+    }
+    lines.sort_by_key(|(_, line)| line.at_ms);
     let log = match open(&entry.path).and_then(|f| whole(&entry.path, &f)) {
         Ok(log) if is_loss(diagnosis) => Some(log),
         _ => None,
     };
-    let now = log.as_ref().map(|l| blake3::hash(l).to_hex().to_string());
     let (mut out, mut all): (Vec<Found>, Vec<Older>) = (Vec::new(), Vec::new());
-    for line in lines.into_iter().rev().take(VERSIONS) {
+    for (key, line) in lines.into_iter().rev().take(VERSIONS) {
         watch.interrupt.check()?;
-        if Some(line.hash.to_hex()) == now {
+        if line.hash.to_hex() == source.blake3 {
             continue;
         }
         let capture = CaptureName {
@@ -227,6 +244,29 @@ fn versions(
     Ok((out, all.into_iter().next()))
 }
 
+/// The sources that may hold versions of a log: itself, and files of its name in a folder of its
+/// session's name, elsewhere or on another machine. Only their bytes say whether they do.
+fn sources(mirror: &MirrorReader<'_>, path: &Path) -> Result<Vec<SourceKey>> {
+    let own = SourceKey::derive(LOCAL, Provider::Dsh, path);
+    let names = |path: &Path| {
+        let folder = path.parent().and_then(Path::file_name);
+        (
+            folder.map(ToOwned::to_owned),
+            path.file_name().map(ToOwned::to_owned),
+        )
+    };
+    let wanted = names(path);
+    let mut out = vec![own];
+    mirror.for_each_head(&mut |head| {
+        let ident = head.ident;
+        if ident.provider == Provider::Dsh && ident.key != own && names(&ident.path) == wanted {
+            out.push(ident.key);
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
 /// The whole log, if this version, which is sound, makes it whole.
 fn made<S: ReadAt>(
     log: &[u8],
@@ -254,8 +294,8 @@ fn backups(root: Option<&Root>) -> Found {
     let folders = root.and_then(|r| r.list(layout::BACKUPS).ok().flatten());
     let n = folders.map_or(0, |l| l.len());
     let what = match n {
-        0 => "no backup of the archive is here; a copy of the log made by anything else would do, \
-              put beside nothing and named to `session-log check`"
+        0 => "no backup of the archive is here. A copy of the log from any other backup counts once it \
+              is captured, from a folder of the session's name below a root of its own"
             .to_owned(),
         n => format!(
             "{n} in the data directory hold what was read of the log, by messages: `cass view` \

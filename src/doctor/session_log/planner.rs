@@ -108,17 +108,28 @@ impl Planner for LogRepairPlanner {
             }));
         };
         let mut searched = Vec::new();
+        let search = || {
+            let diagnosis = &log.checked.diagnosis;
+            let what = (&log.entry, &log.source);
+            evidence::search(ground.root(), what, diagnosis, ground.watch())
+        };
         let outcome = match self.outcome(&log)? {
-            Some(outcome) => outcome,
+            Some(outcome) => {
+                if log.checked.diagnosis.verdict == Verdict::TornTailRecoverable {
+                    searched = search()?.0;
+                    let closers = outcome.repair.closers.len() as u64;
+                    let longer = evidence::longer(&searched, outcome.events - closers);
+                    draft.gates.extend(longer.map(warned));
+                }
+                outcome
+            }
             None if !log.checked.diagnosis.must_refuse => {
                 draft.notes.reasons.push(self.why_nothing(&log));
                 keep(searched, None);
                 return Ok(draft);
             }
             None => {
-                let diagnosis = &log.checked.diagnosis;
-                let (all, older) =
-                    evidence::search(ground.root(), &log.entry, diagnosis, ground.watch())?;
+                let (all, older) = search()?;
                 searched = all;
                 match older {
                     Some(older) => rebuilt(&log, older),
@@ -488,6 +499,21 @@ fn action(log: &Log, place: LogPlace, outcome: Outcome, notes: &mut Notes) -> Ac
             result: outcome.result,
             result_sha256: outcome.sha256,
         }),
+    }
+}
+
+/// A version that has more than what is left of the log.
+fn warned(longer: &Found) -> GateResult {
+    let capture = longer.capture.as_ref().map_or_else(String::new, |c| {
+        format!("capture {} of {}", c.seq.0, c.source)
+    });
+    GateResult {
+        gate: Gate::LogRepair,
+        verdict: GateVerdict::Warn,
+        reason: format!(
+            "{capture} has {} events, more than are left of the log: `cass mirror get` hands it out",
+            longer.events.unwrap_or(0)
+        ),
     }
 }
 
