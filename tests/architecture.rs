@@ -52,6 +52,8 @@ fn edge(layer: &str, target: &str) -> Option<Option<Vec<&'static str>>> {
         }
         ("doctor" | "report", "disk") => reading(),
         ("ingest", "sources" | "store" | "model") => Some(None),
+        // One vocabulary; how a log is read past its damage is the index's own.
+        ("ingest", "session_log") => Some(Some(vec!["is_type"])),
         ("sources", "model") => Some(None),
         // Capturing takes the right to write as an argument and hands it down.
         ("ingest", "disk") => {

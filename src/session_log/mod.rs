@@ -69,3 +69,4 @@ pub use rebuild::{Rebuilt, rebuild};
 pub use store::{mend_store, sessions, store_fault, store_repairs, store_text};
 pub use store_row::{StoreRow, store_row};
 pub use verdict::{Candidate, Diagnosis, Edit, Finding, FirstBad, Repair, Verdict};
+pub use vocabulary::is_type;

@@ -81,6 +81,17 @@ const SOMETIMES: &[(&str, u64, u64)] = &[
 /// Rows that hold several pieces of an answer: up to version 1.
 pub(super) const PACKED: [&str; 3] = ["reasoning-chunks", "text-chunks", "tool-call-chunks"];
 
+/// Whether any version knows a type of events or packed rows.
+#[must_use]
+pub fn is_type(kind: &str) -> bool {
+    let sometimes = SOMETIMES.iter().map(|(k, _, _)| k);
+    ALWAYS
+        .iter()
+        .chain(sometimes)
+        .chain(&PACKED)
+        .any(|k| *k == kind)
+}
+
 /// Whether a version knows a type.
 pub(super) fn knows(version: u64, kind: &[u8]) -> bool {
     ALWAYS.iter().any(|k| k.as_bytes() == kind)

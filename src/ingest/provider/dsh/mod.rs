@@ -19,6 +19,7 @@ use super::{LogReader, RawRecord, Reading, known, stem};
 use crate::ingest::parse::json::{self, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::model::record::{Disposition, Facts};
+use crate::session_log;
 
 raw_object! {
     struct Row {
@@ -34,69 +35,6 @@ raw_object! {
     }
 }
 
-/// Events whose data hold no message of their own.
-const SILENT: &[&str] = &[
-    "agent-preset/selected",
-    "agent/inbox/spliced",
-    "approval/asked",
-    "approval/decided",
-    "approval/policy",
-    "assistant/chunk",
-    "command/done",
-    "command/run",
-    "compaction/end",
-    "compaction/prune",
-    "compaction/start",
-    "deliverables/presented",
-    "feedback/message-delete",
-    "feedback/message-put",
-    "feedback/record",
-    "goal/change",
-    "hook/invoked",
-    "hook/result",
-    "image/offload",
-    "llm/retry",
-    "llm/retry-started",
-    "model/selection",
-    "permission/preset",
-    "plan/mode",
-    "reasoning-chunks",
-    "request/context",
-    "request/header",
-    "sandbox/mode",
-    "schedule/change",
-    "session",
-    "session-log-deepseek/delivery-accepted",
-    "session/end-seed",
-    "session/title",
-    "session/title-llm-request",
-    "slots/dispatch",
-    "step/end",
-    "step/start",
-    "subagent/catalog",
-    "subagent/descriptor",
-    "subagent/model-selection-policy",
-    "team/member",
-    "team/message/delivered",
-    "team/message/queued",
-    "team/task",
-    "text-chunks",
-    "todo/write",
-    "tool-call-chunks",
-    "tool-workflow/agent-end",
-    "tool-workflow/agent-start",
-    "tool-workflow/run-end",
-    "tool-workflow/run-start",
-    "tool/code-dispatch",
-    "tool/code-dispatch-start",
-    "tool/ptc-dispatch",
-    "tool/ptc-dispatch-start",
-    "turn/end",
-    "turn/start",
-    "web/deepseek-search-llm-request",
-    "workspace/changes",
-];
-
 /// Events whose data hold messages.
 const SPEAKING: &[&str] = &[
     "assistant/attempt",
@@ -109,6 +47,12 @@ const SPEAKING: &[&str] = &[
     "tool/result",
     "user/message",
 ];
+
+/// A type of an event or a packed row that a version of the format knows. What an old kind of
+/// summary looks like is not known, so it is passed over by nobody.
+fn is_known(kind: &str) -> bool {
+    kind == "session" || kind != "compact/summary" && session_log::is_type(kind)
+}
 
 /// Calls that an answer announced and that are remembered: their own event says them again.
 const REMEMBERED: usize = 256;
@@ -156,11 +100,12 @@ impl DshReader {
     }
 
     fn disposition(&mut self, kind: &str, row: &Row<'_>) -> Disposition {
-        if SILENT.contains(&kind) {
-            return Disposition::Known;
-        }
         if !SPEAKING.contains(&kind) {
-            return Disposition::Unknown;
+            return if is_known(kind) {
+                Disposition::Known
+            } else {
+                Disposition::Unknown
+            };
         }
         let mut out = Vec::new();
         messages::read(kind, row.data, &mut out);
@@ -197,8 +142,7 @@ impl LogReader for DshReader {
     }
 
     fn is_record(&self, line: &Line<'_>) -> bool {
-        json::text(line.kind)
-            .is_some_and(|kind| SILENT.contains(&&*kind) || SPEAKING.contains(&&*kind))
+        json::text(line.kind).is_some_and(|kind| SPEAKING.contains(&&*kind) || is_known(&kind))
     }
 
     fn read(&mut self, record: RawRecord<'_>) -> Reading {
