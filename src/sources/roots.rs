@@ -123,6 +123,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
+    #[allow(clippy::disallowed_methods, clippy::disallowed_types)]
     fn a_real_name_follows_links_as_far_as_there_is_something() {
         let dir = tempfile::tempdir().unwrap();
         let top = std::fs::canonicalize(dir.path()).unwrap();
