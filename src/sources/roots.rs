@@ -116,3 +116,35 @@ pub fn roots(env: &Env, config: &Config) -> Vec<ProviderRoot> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    #[allow(clippy::disallowed_methods, clippy::disallowed_types)]
+    fn a_real_name_follows_links_as_far_as_there_is_something() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        std::fs::File::create_new(top.join("file")).unwrap();
+        symlink(top.join("a"), top.join("link")).unwrap();
+        symlink("link/b", top.join("relative")).unwrap();
+        symlink("nowhere", top.join("dangling")).unwrap();
+        let mut names = RealNames::default();
+        for (named, found) in [
+            ("a/b", "a/b"),
+            ("link/b", "a/b"),
+            ("link/new/x", "a/new/x"),
+            ("relative/new", "a/b/new"),
+            ("dangling/x", "dangling/x"),
+            ("file/x/y", "file/x/y"),
+            ("none/x", "none/x"),
+        ] {
+            assert_eq!(names.of(&top.join(named)), top.join(found), "{named}");
+            assert_eq!(real(&top.join(named)), top.join(found), "{named}");
+        }
+        assert_eq!(real(Path::new("/")), Path::new("/"));
+    }
+}

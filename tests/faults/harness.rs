@@ -15,6 +15,7 @@ use cass::model::source::SourceKey;
 use cass::store::mirror::MirrorReader;
 use serde_json::Value;
 
+use super::second_sync::{ALSO, no_second_sync};
 use super::tracer::{Ended, thread_name, under_strace};
 
 pub const CASS: &str = env!("CARGO_BIN_EXE_cass");
@@ -529,12 +530,9 @@ impl Home {
     /// One call fails.
     pub fn fails_at(&self, call: &Call, error: &str) {
         let when = format!("{:?}: {error} at {call}", self.work);
-        let mut more = Vec::new();
+        let (mut more, also) = (Vec::new(), format!("trace={ALSO}"));
         if call.is_one_of(SYNCS) {
-            more.extend([
-                "-e",
-                "trace=fsync,fdatasync,unlink,unlinkat,openat,ftruncate",
-            ]);
+            more.extend(["-e", &also]);
         }
         let ended = self.fault(call, &format!("error={error}"), &more);
         assert!(
@@ -700,31 +698,4 @@ pub fn thread_name_path(line: &str, home: &str) -> Option<(String, String, Strin
     let inside = path.starts_with(home)
         || (!path.starts_with('/') && of_fd.is_some_and(|p| p.starts_with(home)));
     inside.then(|| (thread, name, path.to_owned()))
-}
-
-/// R12: a file whose sync failed is never synced again in that process. One that was removed and
-/// made anew under the same name is another file, and SQLite empties a new database whose first
-/// transaction failed; then nothing may be acknowledged. It also opens a folder by its whole path
-/// to sync it, and takes no notice when that fails.
-fn no_second_sync(ended: &Ended, when: &str) {
-    // The log holds one path's calls only.
-    let (mut failed, mut opened_by_sqlite) = (false, false);
-    for line in ended.log.lines() {
-        if line.contains("unlink") {
-            failed = false;
-        } else if line.contains("ftruncate(") {
-            if failed {
-                assert!(
-                    line.contains(", 0)") && !ended.out.status.success(),
-                    "{when}: went on after a failed sync: {line}"
-                );
-            }
-            failed = false;
-        } else if line.contains("openat(") {
-            opened_by_sqlite = line.contains("AT_FDCWD") && line.contains("O_RDONLY");
-        } else if line.contains("sync(") {
-            assert!(!failed, "{when}: synced again after a failed sync");
-            failed = line.contains("(INJECTED)") && !opened_by_sqlite;
-        }
-    }
 }

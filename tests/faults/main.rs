@@ -21,6 +21,7 @@
 
 mod harness;
 mod planned;
+mod second_sync;
 mod tracer;
 mod works;
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use serde_json::Value;
 
 use super::harness::{CASS, Call, Idle, NAMES, OPENS, SYNCS, WRITES, thread_name_path, walk};
+use super::second_sync::{ALSO, no_second_sync};
 use super::tracer::{Ended, thread_name, under_strace};
 
 const CLAUDE: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl";
@@ -579,10 +580,10 @@ impl Bench {
     /// One fault at one call, from the state as it is; demands that it met that call. A call is
     /// counted within its name, for the names of runs differ from run to run.
     pub fn fault(&self, args: &[String], call: &Call, fault: &str, when: &str) -> Option<Ended> {
-        let more = if call.is_one_of(SYNCS) {
-            ",fsync,fdatasync,unlink,unlinkat,openat,ftruncate"
+        let also = if call.is_one_of(SYNCS) {
+            format!(",{ALSO}")
         } else {
-            ""
+            String::new()
         };
         let ended = self.traced(
             args,
@@ -590,7 +591,7 @@ impl Bench {
                 "-s".to_owned(),
                 "8".to_owned(),
                 "-e".to_owned(),
-                format!("trace={}{more}", call.name),
+                format!("trace={}{also}", call.name),
                 "-e".to_owned(),
                 format!("inject={}:{fault}:when={}", call.name, call.of_name),
             ],
@@ -905,55 +906,4 @@ fn ran(out: Output) -> Ran {
         json: serde_json::from_str(&text).unwrap_or_else(|e| panic!("no document: {e}: {out:?}")),
         text,
     }
-}
-
-/// R12: a file whose sync failed is not synced again before it is made anew, and nothing is
-/// acknowledged. SQLite opens a folder by its whole path to sync it, and takes no notice when that
-/// fails.
-fn no_second_sync(ended: &Ended, when: &str) {
-    let (mut failed, mut second): (Option<String>, Option<&str>) = (None, None);
-    let mut opened_by_sqlite: BTreeSet<String> = BTreeSet::new();
-    for line in ended.log.lines() {
-        if line.contains("openat(AT_FDCWD") && line.contains("O_RDONLY") {
-            opened_by_sqlite.extend(line.split('"').nth(1).map(str::to_owned));
-        } else if line.contains("sync(") {
-            let path = line
-                .split_once('<')
-                .and_then(|(_, rest)| rest.split_once('>'));
-            let path = path.map_or("", |p| p.0).to_owned();
-            if line.contains("(INJECTED)") {
-                if opened_by_sqlite.contains(&path) {
-                    return;
-                }
-                failed = Some(path);
-            } else if failed.as_ref() == Some(&path) {
-                second = second.or(Some(line));
-            }
-        } else if let Some(path) = &failed
-            && ["unlink", "O_TRUNC", "ftruncate("]
-                .iter()
-                .any(|w| line.contains(w))
-            && line.contains(path.rsplit('/').next().unwrap_or_default())
-        {
-            // SQLite takes a failed transaction back; then the whole candidate is thrown away.
-            (failed, second) = (None, None);
-        }
-    }
-    if let Some(line) = second {
-        // What is derived is only named when it is whole, and can be made again.
-        assert!(
-            line.contains("/derived/"),
-            "{when}: synced again after a failed sync: {line}\n{}",
-            ended.log
-        );
-    }
-    // What is derived is verified before it is named, and can be made again.
-    let is_derived = ended
-        .log
-        .lines()
-        .any(|l| l.contains("(INJECTED)") && l.contains("/derived/"));
-    assert!(
-        is_derived || !ended.out.status.success(),
-        "{when}: acknowledged after a failed sync"
-    );
 }

@@ -19,7 +19,7 @@ use super::{LogReader, RawRecord, Reading, known, stem};
 use crate::ingest::parse::json::{self, raw_object};
 use crate::ingest::parse::line::Line;
 use crate::model::record::{Disposition, Facts};
-use crate::session_log;
+use crate::session_log::is_type;
 
 raw_object! {
     struct Row {
@@ -51,7 +51,7 @@ const SPEAKING: &[&str] = &[
 /// A type of an event or a packed row that a version of the format knows. What an old kind of
 /// summary looks like is not known, so it is passed over by nobody.
 fn is_known(kind: &str) -> bool {
-    kind == "session" || kind != "compact/summary" && session_log::is_type(kind)
+    kind == "session" || kind != "compact/summary" && is_type(kind)
 }
 
 /// Calls that an answer announced and that are remembered: their own event says them again.
