@@ -209,6 +209,7 @@ fn versions(
                     one.events = d.valid_prefix_events;
                     if let Some(log) = log.as_deref().filter(|_| d.is_sound())
                         && let Some((how, bytes, diagnosis)) = made(log, &content, line.len, form)
+                        && belongs(entry, &diagnosis)
                     {
                         one.completes = true;
                         one.what = "agrees with the log before and behind what it lost".to_owned();
@@ -287,6 +288,12 @@ fn made<S: ReadAt>(
     bytes.extend_from_slice(log.get(usize::try_from(how.from).ok()?..)?);
     let diagnosis = session_log::examine(&bytes, form).ok()?;
     diagnosis.is_sound().then_some((how, bytes, diagnosis))
+}
+
+/// Whether the header, which may be the version's, is one of a log that lies there.
+fn belongs(entry: &Entry, diagnosis: &Diagnosis) -> bool {
+    let header = diagnosis.header.as_ref();
+    header.is_some_and(|h| session_log::identity(entry, h).is_none())
 }
 
 fn backups(root: Option<&Root>) -> Found {

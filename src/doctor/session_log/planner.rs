@@ -89,7 +89,8 @@ impl Planner for LogRepairPlanner {
                 if log.checked.diagnosis.verdict == Verdict::TornTailRecoverable {
                     searched = search()?.0;
                     let closers = outcome.repair.closers.len() as u64;
-                    let longer = evidence::longer(&searched, outcome.events - closers);
+                    let longer =
+                        evidence::longer(&searched, outcome.events.saturating_sub(closers));
                     draft.gates.extend(longer.map(warned));
                 }
                 outcome
@@ -120,7 +121,7 @@ impl Planner for LogRepairPlanner {
         };
         let data_dir = ground.root().map_or(ground.env().data_dir(), Root::path);
         match target::look(&self.place, wanted, data_dir) {
-            target::Found::Done(path) => {
+            target::Answer::Done(path) => {
                 let there = format!("{} is the repaired log already", path.display());
                 draft.notes.reasons.push(there);
                 draft
@@ -129,7 +130,7 @@ impl Planner for LogRepairPlanner {
                     .insert("target".to_owned(), "done".to_owned());
                 keep(searched, Some(path));
             }
-            target::Found::Gate(place, gate) => {
+            target::Answer::Gate(place, gate) => {
                 let excluded = excluded(ground, &log.entry.path)?;
                 let target = match &place {
                     LogPlace::Folder { folder, rel } => Path::new(folder).join(rel),
