@@ -262,7 +262,8 @@ impl PutBack {
         let full = self.path.join(&rel);
         let failed = |e| Error::io("write", &full, e);
         let was = old.metadata().map_err(failed)?;
-        let mode = Mode::from_raw_mode(was.mode() & 0o777);
+        #[allow(clippy::unnecessary_cast)] // the width differs between systems
+        let mode = Mode::from_raw_mode((was.mode() & 0o777) as rustix::fs::RawMode);
         rustix::fs::fchmod(&file.file, mode).map_err(|e| self.failed("set mode of", &rel, e))?;
         file.file.sync_all().map_err(failed)?;
         still()?;
@@ -458,7 +459,7 @@ fn refused(path: &Path, what: &str) -> Error {
         ErrorKind::UnsafeTarget,
         format!("{} {what}", path.display()),
     )
-    .with_hint("Nothing was written. Name a folder of your own with --to.")
+    .with_hint("Nothing was written. Name a folder of your own.")
 }
 
 fn taken(path: &Path) -> Error {
@@ -466,7 +467,7 @@ fn taken(path: &Path) -> Error {
         ErrorKind::TargetExists,
         format!("{} exists already and is not overwritten", path.display()),
     )
-    .with_hint("Nothing was written. Name another folder with --to.")
+    .with_hint("Nothing was written. Name another folder.")
 }
 
 #[cfg(test)]

@@ -450,6 +450,22 @@ impl Run<'_> {
                 let _ = cap.remove_candidate(target.generation.as_str());
             }
         }
+        if action.is_of_log() && run::was_written(&self.intent) {
+            return Performed::Failed {
+                error: Error::new(
+                    ErrorKind::RepairFailed,
+                    format!(
+                        "the log of the plan is in its place, but what follows failed: {}",
+                        error.message()
+                    ),
+                )
+                .with_hint("The next command that writes finishes it.")
+                .with_hint_argv(["cass", "index"])
+                .with_source(error),
+                receipt: None,
+                context: None,
+            };
+        }
         if self.intent.target.is_some() && self.completed.is_none() {
             for moved in std::mem::take(&mut self.moved) {
                 // What can't go back now is put back by who closes the run.

@@ -1,4 +1,4 @@
-//! Repairs killed at every sync and every change of a name.
+//! Repairs killed at every sync and every change of a name, and calls of them that fail.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -20,19 +20,16 @@ const CALLS: &[&str] = &[
     "fchmod",
 ];
 
-/// Runs the words with a kill at the n-th of a call; whether it was killed, `None` where nothing
+/// Runs the words with a fault at the n-th of a call; whether it came to that, `None` where nothing
 /// can be traced.
-fn killed(home: &Home, words: &[&str], call: &str, n: usize) -> Option<bool> {
+fn hit(home: &Home, words: &[&str], call: &str, fault: &str, n: usize) -> Option<bool> {
+    let trace = home.dir.path().join("trace");
     let status = Command::new("strace")
-        .args([
-            "-f",
-            "-qq",
-            "-o",
-            "/dev/null",
-            "-e",
-            &format!("trace={call}"),
-        ])
-        .args(["-e", &format!("inject={call}:signal=KILL:when={n}")])
+        .arg("-f")
+        .args(["-e", &format!("trace={call}")])
+        .args(["-e", &format!("inject={call}:{fault}:when={n}")])
+        .arg("-o")
+        .arg(&trace)
         .arg(env!("CARGO_BIN_EXE_cass"))
         .args(words)
         .env_clear()
@@ -43,18 +40,16 @@ fn killed(home: &Home, words: &[&str], call: &str, n: usize) -> Option<bool> {
         .stderr(Stdio::null())
         .status()
         .ok()?;
-    match (status.code(), status.signal()) {
-        (None, Some(9)) | (Some(137), _) => Some(true),
-        (Some(0), _) => Some(false),
-        _ => None,
-    }
+    let text = fs::read_to_string(&trace).ok()?;
+    let killed = status.signal() == Some(9) || status.code() == Some(137);
+    (text.contains("+++ exited") || killed).then(|| killed || text.contains("(INJECTED)"))
 }
 
-/// Between two kills: what names a log is never passed over.
+/// Between two faults: what names a log is never passed over.
 fn step(call: &str) -> usize {
     let long = std::env::var_os("CASS_PLAN").is_some_and(|v| v == "long");
     match call {
-        "rename" | "renameat" | "renameat2" | "fchmod" => 1,
+        "rename" | "renameat" | "renameat2" | "fchmod" | "write" => 1,
         _ if long => 1,
         _ => 5,
     }
@@ -69,10 +64,10 @@ fn left_over(root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Kills an apply at one call after the other, until it comes to its end.
-fn at_every_call(flags: &[&str], in_place: bool) {
-    let mut kills = 0;
-    let every = CALLS
+/// Disturbs an apply at one call after the other, until it comes to its end.
+fn at_every_call(flags: &[&str], in_place: bool, calls: &[&str], fault: &str) {
+    let mut faults = 0;
+    let every = calls
         .iter()
         .flat_map(|call| (1..400).step_by(step(call)).map(move |n| (*call, n)));
     let mut ended = None;
@@ -93,7 +88,7 @@ fn at_every_call(flags: &[&str], in_place: bool) {
         words.extend(flags);
         words.extend(["--yes", "--plan-fingerprint", &approved, "--"]);
         words.push(log.to_str().expect("UTF-8"));
-        let Some(dead) = killed(&home, &words, call, n) else {
+        let Some(hit) = hit(&home, &words, call, fault, n) else {
             println!("nothing can be traced here: not tested");
             return;
         };
@@ -113,12 +108,22 @@ fn at_every_call(flags: &[&str], in_place: bool) {
         if !in_place {
             assert!(fs::read(&log).expect("the log") == was, "{call} {n}");
         }
-        if !dead {
+        if !hit {
             assert!(now.is_some_and(|b| whole(&b)));
             ended = Some(call);
             continue;
         }
-        kills += 1;
+        faults += 1;
+        // No receipt says less, or more, than the disk shows.
+        let receipts = home.dir.path().join(".local/share/cass/doctor/receipts");
+        for (name, bytes) in tree(&receipts) {
+            if name.extension().is_some_and(|e| e == "json") {
+                let receipt: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+                let says = receipt["receipt"]["status"] == "applied";
+                let is = now.as_ref().is_some_and(|b| whole(b));
+                assert_eq!(says, is, "{call} {n}: {receipt}");
+            }
+        }
         let (code, done) = home.apply_as(flags, &log, &approved);
         let status = done["status"].as_str().expect("a status");
         assert!(
@@ -133,16 +138,22 @@ fn at_every_call(flags: &[&str], in_place: bool) {
         );
         assert_eq!(left_over(&root), Vec::<String>::new(), "{call} {n}");
     }
-    assert!(kills > 10, "only {kills} kills");
-    println!("{kills} kills");
+    assert!(faults > 5, "{calls:?}: only {faults} faults");
 }
 
 #[test]
 fn a_repair_into_a_folder_is_all_or_nothing() {
-    at_every_call(&[], false);
+    at_every_call(&[], false, CALLS, "signal=KILL");
 }
 
 #[test]
 fn a_repair_in_place_is_all_or_nothing() {
-    at_every_call(&["--in-place"], true);
+    at_every_call(&["--in-place"], true, CALLS, "signal=KILL");
+}
+
+#[test]
+fn a_call_that_fails_leaves_no_half_log() {
+    let failing: Vec<&str> = CALLS.iter().copied().filter(|c| *c != "unlinkat").collect();
+    at_every_call(&["--in-place"], true, &failing, "error=EIO");
+    at_every_call(&[], false, &["write"], "error=ENOSPC");
 }

@@ -99,7 +99,10 @@ fn is_loss(diagnosis: &Diagnosis) -> bool {
                 | Verdict::InterruptedTurnRecoverable
         )
     };
-    loss(diagnosis.verdict) && diagnosis.findings.iter().all(|f| loss(f.verdict))
+    // What can be repaired from itself is.
+    diagnosis.must_refuse
+        && loss(diagnosis.verdict)
+        && diagnosis.findings.iter().all(|f| loss(f.verdict))
 }
 
 /// Looks for evidence, and for a version that makes the log whole. Where two versions would make two
@@ -185,9 +188,10 @@ fn versions(
         })?;
     }
     lines.sort_by_key(|(_, line)| line.at_ms);
-    let log = match open(&entry.path).and_then(|f| whole(&entry.path, &f)) {
-        Ok(log) if is_loss(diagnosis) => Some(log),
-        _ => None,
+    let log = if is_loss(diagnosis) && source.len.0 <= MAX_IMAGE {
+        open(&entry.path).and_then(|f| whole(&entry.path, &f)).ok()
+    } else {
+        None
     };
     let (mut out, mut all): (Vec<Found>, Vec<Older>) = (Vec::new(), Vec::new());
     for (key, line) in lines.into_iter().rev().take(VERSIONS) {
@@ -199,7 +203,11 @@ fn versions(
             source: key.to_string(),
             seq: Count(line.seq),
         };
-        let mut one = Found::of(kind, true, "a version of this log".to_owned());
+        let what = match is_loss(diagnosis) && source.len.0.max(line.len) > MAX_IMAGE {
+            true => "a version of this log; it is too large to be compared",
+            false => "a version of this log",
+        };
+        let mut one = Found::of(kind, true, what.to_owned());
         one.capture = Some(capture.clone());
         match mirror.open_content(line.recipe, line.len) {
             Ok(content) => {
@@ -209,6 +217,7 @@ fn versions(
                     one.events = d.valid_prefix_events;
                     if let Some(log) = log.as_deref().filter(|_| d.is_sound())
                         && let Some((how, bytes, diagnosis)) = made(log, &content, line.len, form)
+                        && belongs(entry, &diagnosis)
                     {
                         one.completes = true;
                         one.what = "agrees with the log before and behind what it lost".to_owned();
@@ -287,6 +296,12 @@ fn made<S: ReadAt>(
     bytes.extend_from_slice(log.get(usize::try_from(how.from).ok()?..)?);
     let diagnosis = session_log::examine(&bytes, form).ok()?;
     diagnosis.is_sound().then_some((how, bytes, diagnosis))
+}
+
+/// Whether the header, which may be the version's, is one of a log that lies there.
+fn belongs(entry: &Entry, diagnosis: &Diagnosis) -> bool {
+    let header = diagnosis.header.as_ref();
+    header.is_some_and(|h| session_log::identity(entry, h).is_none())
 }
 
 fn backups(root: Option<&Root>) -> Found {

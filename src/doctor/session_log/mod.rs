@@ -1,6 +1,8 @@
 //! Session logs: reading them where they lie, and planning the repair of one.
 
 mod evidence;
+mod log;
+mod outcome;
 mod planner;
 mod read;
 mod target;

@@ -31,7 +31,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// What the place says.
-pub(super) enum Found {
+pub(super) enum Answer {
     /// It is free; or shut, for a reason.
     Gate(LogPlace, GateResult),
     /// What would be written is there.
@@ -62,12 +62,12 @@ fn below(wanted: Wanted<'_>) -> Option<String> {
 }
 
 /// Looks at the place.
-pub(super) fn look(place: &Place, wanted: Wanted<'_>, data_dir: &Path) -> Found {
+pub(super) fn look(place: &Place, wanted: Wanted<'_>, data_dir: &Path) -> Answer {
     match place {
         Place::Folder(folder) => in_folder(folder, wanted, data_dir),
         Place::InPlace { harness_stopped } => {
             let why = against(wanted, *harness_stopped);
-            Found::Gate(LogPlace::InPlace, gate(why))
+            Answer::Gate(LogPlace::InPlace, gate(why))
         }
     }
 }
@@ -84,14 +84,14 @@ fn gate(why: Option<String>) -> GateResult {
     }
 }
 
-fn in_folder(folder: &Path, wanted: Wanted<'_>, data_dir: &Path) -> Found {
+fn in_folder(folder: &Path, wanted: Wanted<'_>, data_dir: &Path) -> Answer {
     let rel = below(wanted).unwrap_or_default();
     let target = folder.join(&rel);
     let place = LogPlace::Folder {
         folder: folder.to_string_lossy().into_owned(),
         rel: rel.clone(),
     };
-    let shut = |why: String| Found::Gate(place.clone(), gate(Some(why)));
+    let shut = |why: String| Answer::Gate(place.clone(), gate(Some(why)));
     if rel.is_empty() {
         return shut("the log has no header that says where it belongs".to_owned());
     }
@@ -100,7 +100,7 @@ fn in_folder(folder: &Path, wanted: Wanted<'_>, data_dir: &Path) -> Found {
         return shut("the data directory takes no logs".to_owned());
     }
     match std::fs::symlink_metadata(&target) {
-        Ok(_) if is(&target, wanted.result) => return Found::Done(target),
+        Ok(_) if is(&target, wanted.result) => return Answer::Done(target),
         Ok(_) => {
             return shut(format!(
                 "{} exists already and is not overwritten",
@@ -118,7 +118,7 @@ fn in_folder(folder: &Path, wanted: Wanted<'_>, data_dir: &Path) -> Found {
     if std::fs::symlink_metadata(folder).is_ok() && !folder.is_dir() {
         return shut(format!("{} is no folder", folder.display()));
     }
-    Found::Gate(place.clone(), gate(spoilt(folder, wanted)))
+    Answer::Gate(place.clone(), gate(spoilt(folder, wanted)))
 }
 
 fn is(path: &Path, wanted: &FileState) -> bool {

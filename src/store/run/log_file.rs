@@ -16,7 +16,8 @@ pub fn temp_of(run: &RunId) -> String {
 
 /// Whether a run that had a log to write has written it; what it had begun is removed. The file
 /// decides: it has the bytes that the plan says, or the run had no effect.
-pub(super) fn was_written(intent: &Intent) -> bool {
+#[must_use]
+pub fn was_written(intent: &Intent) -> bool {
     let mut all = false;
     for action in &intent.actions {
         let (log, wanted) = match action {

@@ -26,7 +26,7 @@ pub use intent::{
     FORMAT as INTENT_FORMAT, Intent, Purpose, Target, open_intents, read_intent,
     write as write_intent,
 };
-pub use log_file::temp_of;
+pub use log_file::{temp_of, was_written};
 pub use probe::{Probe, probe};
 pub use quarantine::{moved_by, put_aside, put_back};
 pub use receipt::{
