@@ -222,4 +222,18 @@ show doctor runs list
 show doctor backups list
 
 echo
+echo "== A session log that two writers tore: why it does not load, and a repaired one beside it"
+logs=$PWD/tests/fixtures/session_logs/closer_overlap_mid_stream__raw
+mkdir -p "$HOME/.dsh"
+cp -R "$logs/sessions" "$HOME/.dsh/sessions"
+printf '\n$ cass doctor session-log check ~/.dsh/sessions\n'
+cass doctor session-log check "$HOME/.dsh/sessions" && fail "the damage was not found"
+show doctor session-log repair "$HOME/.dsh/sessions" --output "$HOME/repaired"
+cass doctor session-log repair "$HOME/.dsh/sessions" --output "$HOME/repaired" --json >"$top/log.json"
+apply "$top/log.json"
+diff -r "$logs/sessions" "$HOME/.dsh/sessions" || fail "the log itself was changed"
+diff -r "$logs/repaired/sessions" "$HOME/repaired" || fail "the repaired log is not the right one"
+show doctor session-log check "$HOME/repaired"
+
+echo
 echo "Done. Your own sessions: cass index && cass doctor check"

@@ -85,6 +85,14 @@ impl Page {
         }
     }
 
+    /// A path under a name, on one line. It is never cut.
+    pub fn path(&mut self, name: &str, path: &str) {
+        self.facts.push(Line {
+            mark: None,
+            text: format!("{name:<NAME$}{}", visible(path)),
+        });
+    }
+
     /// A command to paste, among the facts. It is never cut.
     pub fn command(&mut self, argv: &[String]) {
         self.facts.push(Line {

@@ -81,7 +81,7 @@ impl Human for SessionLogRepairBody {
         let body = &report.body;
         planned::page(&body.repair_plan, &body.mutation, page);
         if let Some(target) = &body.target {
-            page.fact(&format!("target    {}", target.path));
+            page.path("target", &target.path.to_string());
         }
         if let Some(log) = body.log.as_ref().filter(|l| l.must_refuse) {
             versions(log, page);

@@ -567,15 +567,14 @@ impl fmt::Display for Action {
             }
             Action::ClearMarker { .. } => f.write_str("clear the marker of the repair that failed"),
             Action::PutBack { run_id } => write!(f, "put back what {run_id} moved"),
-            Action::WriteSessionLog { log } => {
-                let (folder, name) = log.target();
-                write!(
-                    f,
-                    "capture the log, and write the repaired one to {folder}/{name}"
-                )
-            }
-            Action::PutBackSessionLog { log, .. } => {
-                write!(f, "write the captured log back to {}", log.log)
+            Action::WriteSessionLog { log } => f.write_str(match log.place {
+                LogPlace::InPlace => "capture the log, and put the repaired one in its place",
+                LogPlace::Folder { .. } => {
+                    "capture the log, and write the repaired one to the target"
+                }
+            }),
+            Action::PutBackSessionLog { .. } => {
+                f.write_str("put the captured log back in the place of the repaired one")
             }
         }
     }
