@@ -98,15 +98,7 @@ for part in detection repairs pairs peers hostile; do
     cat "$tables/$part"
     echo
     if [ "$mode" = long ] && [ "$status" = 0 ]; then
-      awk -v part="$part" -v file="$tables/$part" '
-        $0 == "<!-- damage-sweep: " part " -->" {
-          print; print ""
-          while ((getline line < file) > 0) print line
-          print ""; skip = 1; next
-        }
-        $0 == "<!-- end -->" { skip = 0 }
-        !skip { print }' docs/testing.md >"$tables/new"
-      cat "$tables/new" >docs/testing.md
+      scripts/put-table.sh "damage-sweep: $part" "$tables/$part"
     fi
   fi
 done

@@ -26,13 +26,14 @@ esac
 
 log=$(mktemp)
 rows=$(mktemp)
-trap 'rm -f "$log" "$rows" "$rows.new"' EXIT
+trap 'rm -f "$log" "$rows"' EXIT
 status=0
 run() { cargo test --locked "$@" -- --nocapture >>"$log" 2>&1 || status=$?; }
 run --test faults planned::
 run --test plan
 run --test repair
 run --test backups
+run --test session_log
 run --test read_only
 if [ "$status" != 0 ]; then
   cat "$log"
@@ -45,14 +46,6 @@ fi
 } | tee "$rows"
 grep -a 'passed over' "$log" | sort -u || true
 if [ "$mode" = long ] && [ "$status" = 0 ]; then
-  awk -v file="$rows" '
-    $0 == "<!-- torture -->" {
-      print; print ""
-      while ((getline line < file) > 0) print line
-      print ""; skip = 1; next
-    }
-    $0 == "<!-- end -->" { skip = 0 }
-    !skip { print }' docs/testing.md >"$rows.new"
-  cat "$rows.new" >docs/testing.md
+  scripts/put-table.sh torture "$rows"
 fi
 exit "$status"
