@@ -10,9 +10,7 @@ use super::session_log::context;
 use crate::disk::Root;
 use crate::doctor::session_log::open;
 use crate::error::{ErrorKind, Result};
-use crate::ingest::health::{
-    Found, Health, Held, Passed, Surroundings, examine, find, gone, held,
-};
+use crate::ingest::health::{Found, Health, Held, Passed, Surroundings, examine, find, gone, held};
 use crate::model::provider::Provider;
 use crate::report::log_health::HealthEntry;
 use crate::session_log::{self, Form, Kind, Looked};
@@ -90,7 +88,8 @@ impl<'a> LogHealth<'a> {
             .collect();
         let of_dsh = |file: &Path| {
             let file = std::path::absolute(file).unwrap_or_default();
-            file.parent().is_some_and(|folder| folders.iter().any(|f| f == folder))
+            file.parent()
+                .is_some_and(|folder| folders.iter().any(|f| f == folder))
         };
         let stop = || self.ctx.interrupt.check();
         let (found, passed) = find(path, &self.around, &of_dsh, &stop)?;
@@ -138,7 +137,11 @@ impl<'a> LogHealth<'a> {
         if self.is_anothers_place(path) {
             return false;
         }
-        memchr::memmem::find(&head, DSH_COLUMN).is_some() || self.around.whose(path, &head).is_none_or(|w| w.provider == Provider::Dsh)
+        memchr::memmem::find(&head, DSH_COLUMN).is_some()
+            || self
+                .around
+                .whose(path, &head)
+                .is_none_or(|w| w.provider == Provider::Dsh)
     }
 
     /// Files that were passed over.
@@ -170,9 +173,14 @@ impl<'a> LogHealth<'a> {
             }
         };
         let held = match (whose, &self.mirror) {
-            (Some(w), Some(mirror)) => {
-                Some(held(w, &file.path, health.as_ref(), mirror, self.archive, &stop)?)
-            }
+            (Some(w), Some(mirror)) => Some(held(
+                w,
+                &file.path,
+                health.as_ref(),
+                mirror,
+                self.archive,
+                &stop,
+            )?),
             _ => None,
         };
         Ok(self.told(file, health.as_ref(), held.as_ref(), show_content))
@@ -203,7 +211,9 @@ impl<'a> LogHealth<'a> {
 /// Whether a log of which no harness can read a record may be a damaged one of DSH.
 fn may_be_dsh(path: &Path, head: &[u8]) -> bool {
     crate::ingest::parse::is_packed(path, head)
-        || DSH_KEYS.iter().any(|key| memchr::memmem::find(head, key).is_some())
+        || DSH_KEYS
+            .iter()
+            .any(|key| memchr::memmem::find(head, key).is_some())
 }
 
 /// The beginning of a file.

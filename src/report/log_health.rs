@@ -14,8 +14,8 @@ use crate::model::finding::Severity;
 use crate::model::next::Next;
 use crate::model::path::PathText;
 use crate::model::provider::Provider;
-use crate::sources::usage::FileUse;
 use crate::session_log::SeenLine;
+use crate::sources::usage::FileUse;
 
 /// Findings of one file in a document.
 const FINDINGS: usize = 100;

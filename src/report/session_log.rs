@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::FailOnLevel;
-use super::log_health::HealthEntry;
 use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use super::log_health::HealthEntry;
 use super::time::rfc3339;
 use crate::error::{Error, ErrorKind};
 use crate::exit::ExitCodeKind;

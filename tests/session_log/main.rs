@@ -14,6 +14,7 @@ mod edits;
 mod in_place;
 mod killed;
 mod meanwhile;
+mod others;
 mod rebuilding;
 mod repairing;
 mod stores;

@@ -14,7 +14,15 @@ use crate::sources::walk::{Met, walk};
 use crate::store::mirror::MirrorReader;
 
 /// Files in a folder that is no harness's which are looked into, by the ends of their names.
-const LOOKED_INTO: &[&str] = &[".jsonl", ".json", ".jsonl.zst", ".json.zst"];
+const LOOKED_INTO: &[&str] = &[
+    ".jsonl",
+    ".json",
+    ".jsonl.zst",
+    ".json.zst",
+    ".db",
+    ".sqlite",
+    ".vscdb",
+];
 
 /// One file to be examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +94,10 @@ pub fn find(
         stop()?;
     }
     // Below a known root only what the harness's own layout names is a session.
-    if !walked.iter().any(|(root, at)| folder.starts_with(at) && is_tree(root.provider)) {
+    if !walked
+        .iter()
+        .any(|(root, at)| folder.starts_with(at) && is_tree(root.provider))
+    {
         let data_dir = &around.data_dir;
         let mut below = walkdir::WalkDir::new(path).sort_by_file_name().into_iter();
         while let Some(next) = below.next() {
@@ -100,7 +111,10 @@ pub fn find(
                 }
                 continue;
             }
-            if !entry.file_type().is_file() || skip(entry.path()) || seen.contains(&real(entry.path())) {
+            if !entry.file_type().is_file()
+                || skip(entry.path())
+                || seen.contains(&real(entry.path()))
+            {
                 continue;
             }
             match unplaced(entry.path(), around) {
@@ -118,7 +132,9 @@ pub fn find(
 
 /// Whether all of a harness's root is the harness's: others keep files at the top of projects.
 fn is_tree(provider: Provider) -> bool {
-    !crate::sources::harness::harness(provider).areas().is_empty()
+    !crate::sources::harness::harness(provider)
+        .areas()
+        .is_empty()
 }
 
 fn root_is(root: &crate::sources::roots::ProviderRoot, at: &Path, real: &Path) -> bool {
@@ -158,7 +174,8 @@ pub fn gone(path: &Path, around: &Surroundings, mirror: &MirrorReader<'_>) -> Re
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
             )
         });
-        if is_gone && provider != Provider::Dsh && usages.of(provider, at) == Some(FileUse::Session) {
+        if is_gone && provider != Provider::Dsh && usages.of(provider, at) == Some(FileUse::Session)
+        {
             found.push(Found {
                 path: at.to_owned(),
                 whose: Some(Whose {
@@ -188,4 +205,3 @@ pub fn gone(path: &Path, around: &Surroundings, mirror: &MirrorReader<'_>) -> Re
     })?;
     Ok(found)
 }
-

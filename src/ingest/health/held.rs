@@ -85,7 +85,10 @@ impl Held {
                 if !self.is_more() {
                     return None;
                 }
-                (Class::Rewritten, format!("the file was another before; {kept}"))
+                (
+                    Class::Rewritten,
+                    format!("the file was another before; {kept}"),
+                )
             }
             HeldState::Shrunk => (Class::Shrunk, format!("the file was cut short; {kept}")),
             HeldState::Rewritten => (
@@ -139,13 +142,20 @@ fn records_of(
         path: &whose.source,
     };
     let mut records = Records::new();
-    pieces(name, container, &BTreeMap::new(), head, content, &mut |piece| {
-        stop()?;
-        if let Piece::Record(r) = piece {
-            add(&mut records, container, &r);
-        }
-        Ok(())
-    })?;
+    pieces(
+        name,
+        container,
+        &BTreeMap::new(),
+        head,
+        content,
+        &mut |piece| {
+            stop()?;
+            if let Piece::Record(r) = piece {
+                add(&mut records, container, &r);
+            }
+            Ok(())
+        },
+    )?;
     Ok(records)
 }
 
@@ -196,7 +206,9 @@ impl<'m> Comparison<'_, 'm> {
         let mut out = Vec::new();
         for (n, line) in all.iter().enumerate() {
             let grew = match all.get(n + 1) {
-                Some(next) if next.len >= line.len => self.begins_with(next, line.len, line.hash)?,
+                Some(next) if next.len >= line.len => {
+                    self.begins_with(next, line.len, line.hash)?
+                }
                 _ => false,
             };
             if !grew {
@@ -211,7 +223,11 @@ impl<'m> Comparison<'_, 'm> {
             return Ok(Told::Nothing);
         };
         let mut head = Vec::new();
-        if (&mut content).take(MAX_HEAD as u64).read_to_end(&mut head).is_err() {
+        if (&mut content)
+            .take(MAX_HEAD as u64)
+            .read_to_end(&mut head)
+            .is_err()
+        {
             self.complete = false;
             return Ok(Told::Nothing);
         }
@@ -333,7 +349,11 @@ pub fn held(
     };
     let peaks = look.peaks(&captures)?;
     let (mut beyond, mut best) = (0u64, 0u64);
-    for line in peaks.iter().filter(|l| !is_newest || l.seq != newest.seq).rev() {
+    for line in peaks
+        .iter()
+        .filter(|l| !is_newest || l.seq != newest.seq)
+        .rev()
+    {
         let records = match look.records(line)? {
             Told::Records(records) => records,
             Told::Tables => {

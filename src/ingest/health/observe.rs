@@ -121,7 +121,9 @@ impl<'a> Observer<'a> {
 
     fn skipped(&mut self, span: Span, line: u64, reason: SkipReason) {
         match (reason, &mut self.fragment) {
-            (SkipReason::Fragment, Some((before, at))) if *at == line && before.end() == span.offset => {
+            (SkipReason::Fragment, Some((before, at)))
+                if *at == line && before.end() == span.offset =>
+            {
                 before.len += span.len;
                 return;
             }
@@ -148,7 +150,13 @@ impl<'a> Observer<'a> {
                     Class::TailPending => "the last line is unfinished; it may be being written",
                     _ => "the last line is cut off; it is kept as bytes",
                 };
-                self.lost(Anomaly::at(class, span.offset, line, span.len, what.to_owned()));
+                self.lost(Anomaly::at(
+                    class,
+                    span.offset,
+                    line,
+                    span.len,
+                    what.to_owned(),
+                ));
             }
             SkipReason::Oversized => self.oversized(span, line),
         }
@@ -159,7 +167,13 @@ impl<'a> Observer<'a> {
             "a record of more than {} MiB; it is kept as bytes and not parsed",
             MAX_LINE >> 20
         );
-        self.lost(Anomaly::at(Class::OversizedRecord, span.offset, line, span.len, what));
+        self.lost(Anomaly::at(
+            Class::OversizedRecord,
+            span.offset,
+            line,
+            span.len,
+            what,
+        ));
     }
 
     fn lost(&mut self, mut found: Anomaly) {
@@ -171,7 +185,13 @@ impl<'a> Observer<'a> {
     fn hole(&mut self) {
         if let Some((span, line)) = self.nul.take() {
             let what = format!("{} NUL bytes in the middle; they are passed over", span.len);
-            self.push(Anomaly::at(Class::NulHole, span.offset, line, span.len, what));
+            self.push(Anomaly::at(
+                Class::NulHole,
+                span.offset,
+                line,
+                span.len,
+                what,
+            ));
         }
     }
 
@@ -209,7 +229,13 @@ impl<'a> Observer<'a> {
                 "a line that is no record; it is kept as bytes",
             ),
         };
-        self.lost(Anomaly::at(class, span.offset, line, span.len, what.to_owned()));
+        self.lost(Anomaly::at(
+            class,
+            span.offset,
+            line,
+            span.len,
+            what.to_owned(),
+        ));
     }
 
     fn unglued(&mut self) {
@@ -240,14 +266,30 @@ impl<'a> Observer<'a> {
             self.unglued();
         }
         match r.recovery {
-            Recovery::InvalidUtf8 => self.kept(Class::InvalidUtf8, r, "bytes that are no UTF-8, read as U+FFFD"),
-            Recovery::LoneSurrogate => self.kept(Class::LoneSurrogate, r, "half of a surrogate pair, read as U+FFFD"),
+            Recovery::InvalidUtf8 => self.kept(
+                Class::InvalidUtf8,
+                r,
+                "bytes that are no UTF-8, read as U+FFFD",
+            ),
+            Recovery::LoneSurrogate => self.kept(
+                Class::LoneSurrogate,
+                r,
+                "half of a surrogate pair, read as U+FFFD",
+            ),
             Recovery::Multiline => {
                 let torn = (self.known.bytes)(span).is_none_or(|b| b.contains(&b'\n'));
                 if torn {
-                    self.kept(Class::Multiline, r, "a record over several lines, joined to one");
+                    self.kept(
+                        Class::Multiline,
+                        r,
+                        "a record over several lines, joined to one",
+                    );
                 } else {
-                    self.kept(Class::ControlCharacter, r, "a raw control character in a string, read as it is");
+                    self.kept(
+                        Class::ControlCharacter,
+                        r,
+                        "a raw control character in a string, read as it is",
+                    );
                 }
             }
             _ => {}
@@ -270,7 +312,10 @@ impl<'a> Observer<'a> {
             Disposition::Unknown => {
                 self.counts.unknown += 1;
                 if self.unknown.len() < MAX_TYPES || self.unknown.contains_key(&r.record_type) {
-                    self.unknown.entry(r.record_type.clone()).or_default().add(span, r.line);
+                    self.unknown
+                        .entry(r.record_type.clone())
+                        .or_default()
+                        .add(span, r.line);
                 }
             }
             _ => {}
@@ -311,7 +356,12 @@ impl<'a> Observer<'a> {
 
     fn depth(&mut self, r: &ParsedRecord) {
         let mut deep = false;
-        while let Some(at) = self.known.deep.get(self.deep).filter(|at| **at < r.span.end()) {
+        while let Some(at) = self
+            .known
+            .deep
+            .get(self.deep)
+            .filter(|at| **at < r.span.end())
+        {
             deep |= *at >= r.span.offset;
             self.deep += 1;
         }
@@ -342,7 +392,13 @@ impl<'a> Observer<'a> {
         self.unglued();
         if let Some((span, line)) = self.nul.take() {
             let what = format!("the file ends in {} NUL bytes", span.len);
-            self.push(Anomaly::at(Class::NulTail, span.offset, line, span.len, what));
+            self.push(Anomaly::at(
+                Class::NulTail,
+                span.offset,
+                line,
+                span.len,
+                what,
+            ));
         }
         let is_log = self.known.container == Container::Log;
         if let Some((span, line)) = self.broken_head
@@ -353,7 +409,13 @@ impl<'a> Observer<'a> {
         {
             let what = "the record that the log begins with can't be read; the id is taken from \
                         the name, or from later records";
-            let found = Anomaly::at(Class::HeaderMissing, span.offset, line, span.len, what.to_owned());
+            let found = Anomaly::at(
+                Class::HeaderMissing,
+                span.offset,
+                line,
+                span.len,
+                what.to_owned(),
+            );
             self.push(found);
         }
         for (name, places) in std::mem::take(&mut self.unknown) {
@@ -373,7 +435,8 @@ impl<'a> Observer<'a> {
         for found in of_graph {
             self.push(found);
         }
-        self.found.sort_by_key(|f| (f.offset.is_none(), f.offset, f.class));
+        self.found
+            .sort_by_key(|f| (f.offset.is_none(), f.offset, f.class));
         (self.found, self.total, self.worst, self.counts)
     }
 }

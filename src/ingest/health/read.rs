@@ -167,7 +167,8 @@ impl Depth {
 }
 
 fn pass(file: &File, path: &Path, stop: &dyn Fn() -> Result<()>) -> Result<Pass> {
-    let (mut sha256, mut hash, mut depth) = (Sha256::new(), blake3::Hasher::new(), Depth::default());
+    let (mut sha256, mut hash, mut depth) =
+        (Sha256::new(), blake3::Hasher::new(), Depth::default());
     let (mut at, mut deep) = (0u64, Vec::new());
     let mut block = vec![0; BLOCK];
     loop {
@@ -190,7 +191,11 @@ fn pass(file: &File, path: &Path, stop: &dyn Fn() -> Result<()>) -> Result<Pass>
     }
     Ok(Pass {
         bytes: at,
-        sha256: sha256.finalize().iter().map(|b| format!("{b:02x}")).collect(),
+        sha256: sha256
+            .finalize()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect(),
         hash: Digest::from(hash.finalize()),
         deep,
     })
@@ -296,7 +301,9 @@ pub fn examine(
     let modified_ms = before.mtime() * 1000 + before.mtime_nsec() / 1_000_000;
     let live = (0..LIVE_MS).contains(&(now_ms - modified_ms));
     let bytes = |span: Span| {
-        let len = usize::try_from(span.len).ok().filter(|_| span.len <= MAX_SPAN)?;
+        let len = usize::try_from(span.len)
+            .ok()
+            .filter(|_| span.len <= MAX_SPAN)?;
         let mut out = vec![0; len];
         (!packed && file.read_exact_at(&mut out, span.offset).is_ok()).then_some(out)
     };

@@ -10,6 +10,7 @@ use crate::model::path::normalise;
 use crate::model::provider::Provider;
 use crate::model::record::{Disposition, Piece};
 use crate::sources::config::Config;
+use crate::sources::database::member_path;
 use crate::sources::roots::{ProviderRoot, real, roots};
 use crate::sources::usage::{FileUse, usage};
 
@@ -101,20 +102,24 @@ impl Surroundings {
         let source = absolute(path);
         let laid_out = by_layout(&source);
         let head = plain(&source, head);
-        let mut best: Option<(u64, bool, Provider)> = None;
+        let mut best: Option<(Score, Provider)> = None;
         for provider in Provider::ALL {
             let is_laid_out = laid_out.contains(&provider);
-            let read = readable(provider, &source, &head);
-            let score = (read, is_laid_out, provider);
-            let better = |b: &(u64, bool, Provider)| (score.0, score.1) > (b.0, b.1);
-            if read > 0 && best.as_ref().is_none_or(better) {
-                best = Some(score);
+            let score = score(provider, &source, &head, is_laid_out);
+            if score.known > 0
+                && (is_laid_out || score.messages > 0)
+                && best.as_ref().is_none_or(|(b, _)| score > *b)
+            {
+                best = Some((score, provider));
             }
         }
         let (provider, by) = match (best, laid_out.as_slice()) {
-            (Some((_, true, provider)), _) => (provider, KnownBy::Layout),
-            (Some((_, false, provider)), _) => (provider, KnownBy::Content),
-            (None, [provider]) => (*provider, KnownBy::Layout),
+            (Some((score, provider)), _) if score.is_laid_out => (provider, KnownBy::Layout),
+            (Some((_, provider)), _) => (provider, KnownBy::Content),
+            // The schema of a database may be in its WAL as yet.
+            (None, [provider]) if !is_sqlite(&head) || member_path(&source, "-wal").exists() => {
+                (*provider, KnownBy::Layout)
+            }
             (None, _) => return None,
         };
         Some(Whose {
@@ -155,8 +160,31 @@ fn plain(path: &Path, head: &[u8]) -> Vec<u8> {
     head.to_vec()
 }
 
-/// How many records of the beginning the harness's parser knows, if that is most of them.
-fn readable(provider: Provider, path: &Path, head: &[u8]) -> u64 {
+/// How much of the beginning of a file a harness's parser knows; the more the better.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Score {
+    /// Records of types that it knows, less the others.
+    known: u64,
+    /// Whether the file lies and is named as the harness's do.
+    is_laid_out: bool,
+    /// Messages in the records.
+    messages: u64,
+    /// Whether a folder above it has the harness's name: formats were taken over from one another.
+    is_named: bool,
+}
+
+fn is_named(provider: Provider, path: &Path) -> bool {
+    path.components().any(|part| {
+        let name = part.as_os_str().as_encoded_bytes();
+        name.strip_prefix(b".").unwrap_or(name) == provider.as_str().as_bytes()
+    })
+}
+
+fn is_sqlite(head: &[u8]) -> bool {
+    head.starts_with(b"SQLite format 3\0")
+}
+
+fn score(provider: Provider, path: &Path, head: &[u8], is_laid_out: bool) -> Score {
     let name = SourceName { provider, path };
     let siblings = BTreeMap::new();
     let beginning = Beginning {
@@ -165,32 +193,43 @@ fn readable(provider: Provider, path: &Path, head: &[u8]) -> u64 {
         siblings: &siblings,
     };
     let method = parse::method(&beginning, None);
-    let (mut known, mut unknown) = (0u64, 0u64);
+    let (mut known, mut unknown, mut messages) = (0u64, 0u64, 0u64);
     let mut each = |piece: Piece| {
         if let Piece::Record(r) = piece {
             match r.disposition {
                 Disposition::Unknown => unknown += 1,
+                Disposition::Messages(m) => {
+                    known += 1;
+                    messages += m.len() as u64;
+                }
                 _ => known += 1,
             }
         }
         Ok(())
     };
     let mut content = Cursor::new(head);
-    match method.container() {
-        Container::Log => drop(parse::log(name, method, Box::new(content), None, &mut each)),
-        Container::Document if matches!(head.trim_ascii_start(), [b'{' | b'[', ..]) => {
+    match (method.container(), is_sqlite(head)) {
+        (Container::Log, false) => {
+            drop(parse::log(name, method, Box::new(content), None, &mut each));
+        }
+        (Container::Document, false) if matches!(head.trim_ascii_start(), [b'{' | b'[', ..]) => {
             drop(parse::document(name, method, &mut content, &mut each));
         }
-        // The schema is at the begin of the file, unless all of it is in the WAL yet.
-        Container::Database => {
+        // The schema is at the begin of the file.
+        (Container::Database, true) => {
             let has = |table: &&&str| memchr::memmem::find(head, table.as_bytes()).is_some();
             known = method.tables().iter().filter(has).count() as u64;
-            if known < 2 {
-                known = 0;
-            }
+            messages = known;
+            // One name alone is many programs'.
+            unknown = u64::from(known < 2) * known;
         }
         // Any text would be a transcript.
-        Container::Document | Container::Text => {}
+        _ => {}
     }
-    if known > unknown { known - unknown } else { 0 }
+    Score {
+        known: known.saturating_sub(unknown),
+        is_laid_out,
+        messages,
+        is_named: is_named(provider, path),
+    }
 }
