@@ -15,6 +15,7 @@ mod in_place;
 mod killed;
 mod meanwhile;
 mod others;
+mod others_held;
 mod rebuilding;
 mod repairing;
 mod stores;

@@ -209,7 +209,8 @@ fn damages(b: &[u8]) -> Vec<Damage> {
         .expect("two lines");
     let (at, len) = all[k];
     let (next, next_len) = all[k + 1];
-    let (last, last_len) = all[n - 1];
+    let end = all.iter().rposition(|l| l.1 > 40).expect("a line");
+    let (last, last_len) = all[end];
     let line = k as u64 + 1;
     let text = at + longest_text(&b[at..at + len]);
     let deep = format!(
@@ -260,7 +261,7 @@ fn damages(b: &[u8]) -> Vec<Damage> {
             "jsonl.tail_truncated",
             b[..last + last_len / 2].to_vec(),
             last,
-            n as u64,
+            end as u64 + 1,
             Some(last_len / 2),
             1,
         ),
@@ -543,11 +544,15 @@ fn a_tail_that_may_be_growing_is_no_damage() {
     let entry = &home.check(&path)[&path];
     assert_eq!(entry["verdict"], "live_tail");
     assert_eq!(entry["severity"], "info");
-    assert_eq!(entry["findings"][0]["class"], "jsonl.tail_pending");
+    let has = |entry: &Value, class: &str| {
+        let found = entry["findings"].as_array().expect("findings");
+        found.iter().any(|f| f["class"] == class)
+    };
+    assert!(has(entry, "jsonl.tail_pending"));
     age(&path, Duration::from_hours(1));
     let entry = &home.check(&path)[&path];
     assert_eq!(entry["verdict"], "damaged");
-    assert_eq!(entry["findings"][0]["class"], "jsonl.tail_truncated");
+    assert!(has(entry, "jsonl.tail_truncated"));
 }
 
 #[test]

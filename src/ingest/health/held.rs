@@ -113,14 +113,14 @@ impl Held {
 type Records = HashMap<u64, (u64, u64)>;
 
 /// Counts a record. A newer version takes the place of the one before it, which is no loss: a
-/// record that has an id is known by it. Of what is written anew as a whole only messages count,
+/// record that has an id is known by it and its type. Of what is written anew as a whole only messages count,
 /// since the rest changes every time.
 fn add(records: &mut Records, container: Container, r: &ParsedRecord) {
     if container != Container::Log && !matches!(r.disposition, Disposition::Messages(_)) {
         return;
     }
     let name = match &r.native_id {
-        Some(id) => Digest::of(format!("{}\0{id}", r.session).as_bytes()),
+        Some(id) => Digest::of(format!("{}\0{id}", r.record_type).as_bytes()),
         None => r.hash,
     };
     let Digest([a, b, c, d, e, f, g, h, ..]) = name;

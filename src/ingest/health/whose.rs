@@ -137,9 +137,13 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 }
 
 /// The harnesses in whose layout the file would be one with sessions, whatever folder their root is.
+/// Of a log that lies directly in a root the name says nothing.
 fn by_layout(path: &Path) -> Vec<Provider> {
+    let is_json = path
+        .extension()
+        .is_some_and(|e| e == "jsonl" || e == "json");
     let fits = |provider: &Provider| {
-        path.ancestors().skip(1).any(|root| {
+        path.ancestors().skip(1 + usize::from(is_json)).any(|root| {
             path.strip_prefix(root)
                 .is_ok_and(|rel| usage(*provider, rel) == Some(FileUse::Session))
         })
@@ -165,12 +169,12 @@ fn plain(path: &Path, head: &[u8]) -> Vec<u8> {
 struct Score {
     /// Records of types that it knows, less the others.
     known: u64,
+    /// Whether a folder above it has the harness's name: formats were taken over from one another.
+    is_named: bool,
     /// Whether the file lies and is named as the harness's do.
     is_laid_out: bool,
     /// Messages in the records.
     messages: u64,
-    /// Whether a folder above it has the harness's name: formats were taken over from one another.
-    is_named: bool,
 }
 
 fn is_named(provider: Provider, path: &Path) -> bool {
@@ -217,11 +221,16 @@ fn score(provider: Provider, path: &Path, head: &[u8], is_laid_out: bool) -> Sco
         }
         // The schema is at the begin of the file.
         (Container::Database, true) => {
-            let has = |table: &&&str| memchr::memmem::find(head, table.as_bytes()).is_some();
+            let has = |table: &&&str| {
+                ["", "\"", "`", "["].iter().any(|quote| {
+                    let made = format!("CREATE TABLE {quote}{table}");
+                    memchr::memmem::find(head, made.as_bytes()).is_some()
+                })
+            };
             known = method.tables().iter().filter(has).count() as u64;
             messages = known;
-            // One name alone is many programs'.
-            unknown = u64::from(known < 2) * known;
+            // A few names alone are many programs'.
+            unknown = u64::from(known < 3 && !is_laid_out) * known;
         }
         // Any text would be a transcript.
         _ => {}
