@@ -19,6 +19,7 @@ mod health;
 mod index;
 mod introspect;
 mod lines;
+mod log_health;
 mod mirror;
 mod models;
 pub mod moment;

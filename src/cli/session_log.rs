@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::{FailOn, SessionLogCheckArgs};
 use super::context::Context;
 use super::emit::Human;
+use super::log_health::{self, LogArchive, LogHealth};
 use super::page::{Mark, Page, count};
 use super::sanitise::visible;
 use crate::doctor::session_log::{examine, open};
@@ -16,7 +17,8 @@ use crate::model::path::PathText;
 use crate::report::check::FailOnLevel;
 use crate::report::envelope::Report;
 use crate::report::session_log::{
-    SessionLogCheckBody, SessionLogEntry, UnreadLog, session_log_check_report,
+    ContextLine, SessionEntry, SessionLogCheckBody, SessionLogEntry, UnreadLog,
+    session_log_check_report,
 };
 use crate::session_log::{self, Checked, Entry, Evidence};
 
@@ -32,8 +34,8 @@ struct Found<'a> {
     ctx: &'a Context,
     args: &'a SessionLogCheckArgs,
     limit: usize,
-    damaged: Vec<SessionLogEntry>,
-    others: Vec<SessionLogEntry>,
+    damaged: Vec<SessionEntry>,
+    others: Vec<SessionEntry>,
     total: u64,
     verdicts: BTreeMap<String, u64>,
     unread: Vec<UnreadLog>,
@@ -59,11 +61,19 @@ pub(super) fn check(
     };
     let mut empty_folders = 0;
     let mut looked = Vec::new();
+    let archive = LogArchive::open(ctx)?;
+    let mut health = LogHealth::new(ctx, archive.as_ref())?;
     for path in &args.paths {
         let path = PathBuf::from(path);
-        let here = session_log::look(&path).map_err(|e| no_path(&path, e))?;
-        empty_folders += here.empty_folders;
-        looked.extend(here.entries);
+        match session_log::look(&path) {
+            Ok(mut here) => {
+                health.take(&path, &mut here)?;
+                empty_folders += here.empty_folders;
+                looked.extend(here.entries);
+            }
+            Err(e) if e.kind() == IoKind::NotFound && health.take_gone(&path)? => {}
+            Err(e) => return Err(no_path(&path, e)),
+        }
     }
     looked.sort_by(|a, b| a.path.cmp(&b.path));
     looked.dedup_by(|a, b| a.path == b.path);
@@ -72,6 +82,16 @@ pub(super) fn check(
             break;
         }
         found.examine(entry);
+    }
+    let other_files = health.other_files();
+    for file in health.files() {
+        if ctx.interrupt.pending().is_some() {
+            break;
+        }
+        match health.examine(&file, args.show_content) {
+            Ok(told) => found.put(SessionEntry::Other(Box::new(told))),
+            Err(e) => found.unread(&file.path, &e),
+        }
     }
     let interrupted = ctx.interrupt.pending();
     let fail_on = match args.fail_on {
@@ -83,13 +103,14 @@ pub(super) fn check(
     let mut sessions = found.damaged;
     let room = found.limit.saturating_sub(sessions.len());
     sessions.extend(found.others.into_iter().take(room));
-    sessions.sort_by(|a, b| (&a.path, &a.session_id).cmp(&(&b.path, &b.session_id)));
+    sessions.sort_by(|a, b| (a.path(), a.session_id()).cmp(&(b.path(), b.session_id())));
     let body = SessionLogCheckBody {
         sessions_truncated: u64::try_from(sessions.len()).unwrap_or(u64::MAX) < found.total,
         sessions,
         sessions_total: found.total,
         verdicts: found.verdicts,
         empty_folders,
+        other_files,
         unread: found.unread,
         unread_total: found.unread_total,
         complete: interrupted.is_none() && found.unread_total == 0,
@@ -122,34 +143,26 @@ impl Found<'_> {
                     self.keep(entry, checked, &read.evidence);
                 }
             }
-            Err(_) if self.ctx.interrupt.pending().is_some() => {}
-            Err(e) => {
-                self.unread_total += 1;
-                if self.unread.len() < UNREAD {
-                    self.unread.push(UnreadLog {
-                        path: PathText::new(&entry.path),
-                        why: self.ctx.site.redact(e.message()),
-                    });
-                }
-            }
+            Err(e) => self.unread(&entry.path, &e),
+        }
+    }
+
+    fn unread(&mut self, path: &Path, e: &Error) {
+        if self.ctx.interrupt.pending().is_some() {
+            return;
+        }
+        self.unread_total += 1;
+        if self.unread.len() < UNREAD {
+            self.unread.push(UnreadLog {
+                path: PathText::new(path),
+                why: self.ctx.site.redact(e.message()),
+            });
         }
     }
 
     fn keep(&mut self, entry: &Entry, checked: &Checked, evidence: &Evidence) {
         let now = self.ctx.env.now_ms();
         let mut told = SessionLogEntry::new(entry, checked, evidence, now);
-        self.total += 1;
-        let name = told.verdict.name().to_owned();
-        *self.verdicts.entry(name).or_default() += 1;
-        self.worst = self.worst.max(told.severity);
-        let list = if told.severity > Some(Severity::Info) {
-            &mut self.damaged
-        } else {
-            &mut self.others
-        };
-        if list.len() >= self.limit {
-            return;
-        }
         let near = told.first_bad_physical_line.filter(|_| !checked.in_store);
         if let (Some(line), Some(form)) = (near, entry.form())
             && let Ok(file) = open(&entry.path)
@@ -157,7 +170,21 @@ impl Found<'_> {
         {
             told.put_context(&lines, self.args.show_content);
         }
-        list.push(told);
+        self.put(SessionEntry::Dsh(Box::new(told)));
+    }
+
+    fn put(&mut self, told: SessionEntry) {
+        self.total += 1;
+        *self.verdicts.entry(told.verdict().to_owned()).or_default() += 1;
+        self.worst = self.worst.max(told.severity());
+        let list = if told.severity() > Some(Severity::Info) {
+            &mut self.damaged
+        } else {
+            &mut self.others
+        };
+        if list.len() < self.limit {
+            list.push(told);
+        }
     }
 }
 
@@ -172,31 +199,44 @@ const fn mark(severity: Option<Severity>) -> Mark {
 impl Human for SessionLogCheckBody {
     fn page(r: &Report<Self>, page: &mut Page) {
         let b = &r.body;
-        for s in b.sessions.iter().filter(|s| s.severity.is_some()) {
-            let id = s.session_id.as_deref().unwrap_or(&s.path.path);
-            let live = if s.may_be_live {
+        for s in b.sessions.iter().filter(|s| s.severity().is_some()) {
+            let id = s.session_id().unwrap_or(&s.path().path);
+            let (reason, live) = match s {
+                SessionEntry::Dsh(s) => (&s.reason, s.may_be_live),
+                SessionEntry::Other(s) => (&s.reason, s.may_be_live),
+            };
+            let live = if live {
                 "; it was changed a moment ago and may be live"
             } else {
                 ""
             };
             page.anomaly(
-                mark(s.severity),
-                &format!("{id}: {}: {}{live}", s.verdict.name(), s.reason),
+                mark(s.severity()),
+                &format!("{id}: {}: {}{live}", s.verdict(), visible(reason)),
             );
         }
         for u in &b.unread {
             page.anomaly(Mark::Warn, &format!("{}: {}", u.path.path, u.why));
         }
-        let first = b.sessions.iter().find(|s| !s.context.is_empty());
-        if let Some(s) = first {
-            around(s, page);
+        let first = b.sessions.iter().find(|s| match s {
+            SessionEntry::Dsh(s) => !s.context.is_empty(),
+            SessionEntry::Other(s) => !s.context.is_empty(),
+        });
+        match first {
+            Some(SessionEntry::Dsh(s)) => around(s, page),
+            Some(SessionEntry::Other(s)) => log_health::around(s, page),
+            None => {}
         }
-        for s in b.sessions.iter().take(1).filter(|_| b.sessions_total == 1) {
-            versions(s, page);
-            if s.severity.is_some() {
-                page.fact(&repair_line(s));
+        match b.sessions.first().filter(|_| b.sessions_total == 1) {
+            Some(SessionEntry::Dsh(s)) => {
+                versions(s, page);
+                if s.severity.is_some() {
+                    page.fact(&repair_line(s));
+                }
+                page.fact(&format!("sha256     {}", s.evidence.sha256));
             }
-            page.fact(&format!("sha256     {}", s.evidence.sha256));
+            Some(SessionEntry::Other(s)) => log_health::facts(s, page),
+            None => {}
         }
     }
 
@@ -204,9 +244,13 @@ impl Human for SessionLogCheckBody {
         let b = &r.body;
         let clean = b.verdicts.get("clean").copied().unwrap_or(0);
         format!(
-            "{} examined, {} clean{}.",
+            "{} examined, {} clean{}{}.",
             count(b.sessions_total, "log", "logs"),
             clean,
+            match b.verdicts.get("noted") {
+                Some(n) => format!(", {n} with oddities that cost nothing"),
+                None => String::new(),
+            },
             if b.complete {
                 ""
             } else {
@@ -251,7 +295,12 @@ fn around(s: &SessionLogEntry, page: &mut Page) {
         "{id}, around row {}",
         s.first_bad_line.unwrap_or(0)
     ));
-    for line in &s.context {
+    context(&s.context, &due, page);
+}
+
+/// Lines, and what is to be said at the one.
+pub(super) fn context(lines: &[ContextLine], due: &str, page: &mut Page) {
+    for line in lines {
         let events = match line.events {
             Some((a, b)) if a == b => a.to_string(),
             Some((a, b)) => format!("{a}-{b}"),

@@ -4,6 +4,7 @@ mod beside;
 pub mod capture;
 pub mod feed;
 pub mod group;
+pub mod health;
 pub mod index;
 mod jobs;
 pub mod look;

@@ -10,6 +10,7 @@ pub mod health;
 pub mod index;
 mod index_of;
 pub mod introspect;
+pub mod log_health;
 pub mod mirror;
 mod mirror_of;
 pub mod models;

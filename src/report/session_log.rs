@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::check::FailOnLevel;
 use super::envelope::{Body, OperationOutcome, OutcomeKind, Report, Site, Status};
+use super::log_health::HealthEntry;
 use super::time::rfc3339;
 use crate::error::{Error, ErrorKind};
 use crate::exit::ExitCodeKind;
@@ -23,7 +24,7 @@ use crate::session_log::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SessionLogCheckBody {
     /// Logs in the order of their paths; where the list is cut, damaged ones come into it first.
-    pub sessions: Vec<SessionLogEntry>,
+    pub sessions: Vec<SessionEntry>,
     /// How many logs were examined.
     pub sessions_total: u64,
     /// Whether `sessions` leaves some out.
@@ -32,6 +33,8 @@ pub struct SessionLogCheckBody {
     pub verdicts: BTreeMap<String, u64>,
     /// Session folders without a log: not written yet, which is no damage.
     pub empty_folders: u64,
+    /// Files in the folders named that no harness is known to keep sessions in.
+    pub other_files: u64,
     /// Logs that could not be read; at most 20.
     pub unread: Vec<UnreadLog>,
     /// How many.
@@ -64,6 +67,68 @@ pub enum Surface {
     Zstd,
     /// An SQLite store.
     Sqlite,
+}
+
+/// One log: a DSH session, or a session file of another harness.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SessionEntry {
+    /// A DSH session, by the harness's own rules.
+    Dsh(Box<SessionLogEntry>),
+    /// A session file of another harness, as the index reads it.
+    Other(Box<HealthEntry>),
+}
+
+impl SessionEntry {
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &PathText {
+        match self {
+            SessionEntry::Dsh(s) => &s.path,
+            SessionEntry::Other(s) => &s.path,
+        }
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        match self {
+            SessionEntry::Dsh(s) => s.session_id.as_deref(),
+            SessionEntry::Other(s) => s.session_id.as_deref(),
+        }
+    }
+
+    /// The verdict's word.
+    #[must_use]
+    pub const fn verdict(&self) -> &'static str {
+        match self {
+            SessionEntry::Dsh(s) => s.verdict.name(),
+            SessionEntry::Other(s) => s.verdict.name(),
+        }
+    }
+
+    /// How bad it is.
+    #[must_use]
+    pub fn severity(&self) -> Option<Severity> {
+        match self {
+            SessionEntry::Dsh(s) => s.severity,
+            SessionEntry::Other(s) => s.severity,
+        }
+    }
+
+    fn context(&self) -> &[ContextLine] {
+        match self {
+            SessionEntry::Dsh(s) => &s.context,
+            SessionEntry::Other(s) => &s.context,
+        }
+    }
+
+    const fn dsh(&self) -> Option<&SessionLogEntry> {
+        match self {
+            SessionEntry::Dsh(s) => Some(s),
+            SessionEntry::Other(_) => None,
+        }
+    }
 }
 
 /// One log. Numbers of rows begin at 1 behind the header.
@@ -433,23 +498,39 @@ pub fn session_log_check_report(
     report
 }
 
-/// What to do about damage: plan a repair, look at the first of it, and take its bytes in.
+/// What to do about damage: plan a repair, put back what only the archive has, look at the first of
+/// it, and take its bytes in.
 fn recommended(body: &SessionLogCheckBody) -> Vec<Next> {
-    let damaged = |s: &&SessionLogEntry| s.severity == Some(Severity::Error);
-    let Some(first) = body.sessions.iter().find(damaged) else {
-        return Vec::new();
-    };
     let mut next = Vec::new();
     let can = |s: &&SessionLogEntry| {
         s.severity == Some(Severity::Error) && !s.must_refuse && s.path.path_hex.is_none()
     };
-    if let Some(log) = body.sessions.iter().find(can) {
+    if let Some(log) = body.sessions.iter().filter_map(SessionEntry::dsh).find(can) {
         next.push(Next::SessionLogRepair(log.path.path.clone()));
     }
-    let shown = first.context.iter().any(|l| l.text.is_some());
-    if first.path.path_hex.is_none() && !first.context.is_empty() && !shown {
-        next.push(Next::SessionLogShow(first.path.path.clone()));
+    let others = body.sessions.iter().filter_map(|s| match s {
+        SessionEntry::Other(s) => Some(s),
+        SessionEntry::Dsh(_) => None,
+    });
+    next.extend(others.clone().find_map(|s| s.back()));
+    // Of the other harnesses' files damage is a warning: the archive reads them all the same.
+    let damaged = |s: &&SessionEntry| {
+        let least = match s {
+            SessionEntry::Dsh(_) => Severity::Error,
+            SessionEntry::Other(_) => Severity::Warn,
+        };
+        s.severity() >= Some(least)
+    };
+    let Some(first) = body.sessions.iter().find(damaged) else {
+        return next;
+    };
+    let shown = first.context().iter().any(|l| l.text.is_some());
+    if first.path().path_hex.is_none() && !first.context().is_empty() && !shown {
+        next.push(Next::SessionLogShow(first.path().path.clone()));
     }
-    next.push(Next::Index);
+    let known = |s: &SessionEntry| matches!(s, SessionEntry::Other(s) if !s.is_capturable());
+    if !known(first) {
+        next.push(Next::Index);
+    }
     next
 }

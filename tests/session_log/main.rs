@@ -14,6 +14,8 @@ mod edits;
 mod in_place;
 mod killed;
 mod meanwhile;
+mod others;
+mod others_held;
 mod rebuilding;
 mod repairing;
 mod stores;

@@ -100,6 +100,15 @@ impl Method {
             Reader::Tables(_) => Container::Database,
         }
     }
+
+    /// The tables of a database whose rows are records.
+    #[must_use]
+    pub fn tables(&self) -> &'static [&'static str] {
+        match &self.0 {
+            Reader::Tables(reader) => reader.tables(),
+            Reader::Log(_) | Reader::Document(_) | Reader::Text(_) => &[],
+        }
+    }
 }
 
 /// How the source is read from `from` (from byte 0 when there is none). Of a source that is read
