@@ -241,11 +241,14 @@ fn r22_beside_others() {
                 approved(&empty, &planner, &plan).unwrap_or_else(|e| panic!("{what}: {e}"));
                 ours.time += begun.elapsed();
                 let after = exported(&empty).unwrap();
-                let missing = expected.iter().filter(|k| !after.contains_key(*k)).count();
-                assert_eq!(
-                    missing,
-                    0,
-                    "{what}: {missing} of {} are left and did not come back",
+                let gone: Vec<_> = expected
+                    .iter()
+                    .filter(|k| !after.contains_key(*k))
+                    .collect();
+                assert!(
+                    gone.is_empty(),
+                    "{what}: {} of {} are left and did not come back: {gone:?}",
+                    gone.len(),
                     expected.len()
                 );
                 let equal = after
