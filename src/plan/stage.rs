@@ -569,7 +569,7 @@ fn compare(
 }
 
 /// The kept archives that a candidate is made of.
-fn givers(recipe: &Recipe) -> Vec<&str> {
+pub(super) fn givers(recipe: &Recipe) -> Vec<&str> {
     let (backup, rows) = match recipe {
         Recipe::Rebuild { rows, .. } => (None, rows.as_slice()),
         Recipe::Restore { backup, rows, .. } => (Some(backup.as_str()), rows.as_slice()),

@@ -486,8 +486,8 @@ impl Messages<'_, '_> {
         Ok(tallies)
     }
 
-    /// The made-up conversations all of whose messages lie in one that is here: another holder gave
-    /// them under their name.
+    /// The made-up conversations all of whose messages lie in one that is here, while as many of each
+    /// are here as this archive has: another holder gave them under their name.
     fn elsewhere(
         &self,
         conn: &Connection,
@@ -510,15 +510,35 @@ impl Messages<'_, '_> {
         if sought.is_empty() {
             return Ok(found);
         }
+        // How many more of each this archive has than are here.
+        let mut lacking: HashMap<Said, i64> = sought.keys().map(|said| (*said, 0)).collect();
+        let mut hasher = RowHasher::default();
+        self.rescued.verified(
+            &MESSAGES,
+            (i64::MIN, i64::MAX),
+            &mut |c| {
+                if let Some(n) = lacking.get_mut(&said(&mut hasher, c)) {
+                    *n += 1;
+                }
+                Ok(true)
+            },
+            &mut TableTally::default(),
+        )?;
         let mut here: HashMap<(i64, i64), HashMap<Said, u64>> = HashMap::new();
         each_message(conn, None, &mut |conversation, said| {
+            if let Some(n) = lacking.get_mut(&said) {
+                *n -= 1;
+            }
             for id in sought.get(&said).into_iter().flatten() {
                 let tally = here.entry((*id, conversation)).or_default();
                 *tally.entry(said).or_insert(0) += 1;
             }
         })?;
         for ((id, _), tally) in here {
-            let covers = |(said, n): (&Said, &u64)| tally.get(said).is_some_and(|have| have >= n);
+            let covers = |(said, n): (&Said, &u64)| {
+                tally.get(said).is_some_and(|have| have >= n)
+                    && lacking.get(said).is_some_and(|n| *n <= 0)
+            };
             if wanted.get(&id).is_some_and(|w| w.iter().all(covers)) {
                 found.insert(id);
             }
