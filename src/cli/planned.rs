@@ -362,6 +362,7 @@ fn lost(one: &Lost) -> String {
         LostWhat::Records => count(n, "record", "records"),
         LostWhat::Messages => count(n, "message", "messages"),
         LostWhat::Capture => "a capture".to_owned(),
+        LostWhat::Place => format!("the place of {}", count(n, "row", "rows")),
     };
     let mut text = format!("lost: {what}");
     if let Some((first, last)) = one.lines {

@@ -213,6 +213,10 @@ pub enum LostWhat {
     Messages,
     /// The bytes of a capture that no row was made of, or none is known of.
     Capture,
+    /// What says where rows that are held themselves belong: records whose conversation is lost and
+    /// messages whose record is lost. What nothing else places comes under a conversation, or a
+    /// record, that is made up of them.
+    Place,
 }
 
 /// Something that can't be brought back, named as exactly as anything that can be read tells.
@@ -226,7 +230,7 @@ pub struct Lost {
     pub native_id: Option<String>,
     /// What it is.
     pub what: LostWhat,
-    /// How many records or messages, at most; null where no row of it was ever made.
+    /// How many records or messages (of `place`: both), at most; null where no row of it was ever made.
     pub count: Option<Count>,
     /// Source key, 32 hex digits.
     pub source: Option<String>,

@@ -51,10 +51,12 @@ pub enum Provider {
     Qwen,
     /// Roo Code.
     Roo,
+    /// None that is known: of rows that a damaged archive gave without what tells it.
+    Unknown,
 }
 
 impl Provider {
-    /// Every harness, in the order of its id.
+    /// Every harness that is read, in the order of its id.
     pub const ALL: [Provider; 19] = [
         Provider::Aider,
         Provider::Amp,
@@ -100,6 +102,7 @@ impl Provider {
             Provider::Pi => "pi",
             Provider::Qwen => "qwen",
             Provider::Roo => "roo",
+            Provider::Unknown => "unknown",
         }
     }
 
@@ -126,6 +129,7 @@ impl Provider {
             Provider::Pi => "pi",
             Provider::Qwen => "Qwen Code",
             Provider::Roo => "Roo Code",
+            Provider::Unknown => "unknown harness",
         }
     }
 }
@@ -147,6 +151,7 @@ impl FromStr for Provider {
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         Provider::ALL
             .into_iter()
+            .chain([Provider::Unknown])
             .find(|p| p.as_str() == s)
             .ok_or_else(|| UnknownProvider(s.to_owned()))
     }

@@ -1,9 +1,11 @@
 //! The interpreter: one action after the other, each told to the event log when it is done.
 
+use std::collections::BTreeSet;
+
 use super::loss::accept;
 use super::sealed::Plan;
 use super::session_log::Logs;
-use super::stage::{Staged, outgoing, stage};
+use super::stage::{Staged, givers, outgoing, stage};
 use crate::disk::Capture;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
@@ -284,19 +286,34 @@ impl Run<'_> {
         })
     }
 
-    /// Where a new archive is begun, what is left of the old one is kept even if `CURRENT` did not name
-    /// it: some day more of it may be readable.
+    /// What is left of the old archive is kept even if `CURRENT` did not name it: some day more of it
+    /// may be readable.
     fn seal_unnamed(&self, old: Option<GenerationId>, candidate: &GenerationId) -> Result<()> {
-        let root = self.cap.root();
-        let Some(id) = old.filter(|_| begins(self.plan)) else {
+        if self.intent.before.is_some() {
             return Ok(());
-        };
+        }
+        let recipes = self.plan.body().actions.iter().filter_map(|a| match a {
+            Action::StageCandidate { recipe } => Some(recipe),
+            _ => None,
+        });
+        let gave = recipes
+            .flat_map(givers)
+            .filter_map(GenerationId::parse)
+            .chain(old);
+        for id in gave.collect::<BTreeSet<_>>() {
+            self.seal_old(&id, candidate)?;
+        }
+        Ok(())
+    }
+
+    fn seal_old(&self, id: &GenerationId, candidate: &GenerationId) -> Result<()> {
+        let root = self.cap.root();
         let folder = format!("{}/{id}", layout::GENERATIONS);
-        if self.intent.before.is_some() || seal::is_sealed(root, &id)? || !root.exists(&folder)? {
+        if id == candidate || seal::is_sealed(root, id)? || !root.exists(&folder)? {
             return Ok(());
         }
         let sealing = Sealing {
-            generation: &id,
+            generation: id,
             superseded_by: Some(candidate),
             run_id: Some(self.intent.run_id.as_str()),
             reason: Purpose::Repair.word(),

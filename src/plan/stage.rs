@@ -9,13 +9,13 @@ use crate::disk::{ArchiveShared, Capture, Root};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::rebuild::Replay;
-use crate::model::plan::{ArchiveState, AuthorityClass, Recipe, RowAuthority};
+use crate::model::plan::{ArchiveState, AuthorityClass, LostWhat, Recipe, RowAuthority};
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
 use crate::store::accepted::Accepted;
 use crate::store::archive::{
     ArchiveReader, ArchiveWriter, Head, PromiseStanding, Rescued, Standing, missing, proven,
-    replay_rows, standing, verify_generation,
+    replay_rows, replay_strays, standing, verify_generation,
 };
 use crate::store::backup::BackupId;
 use crate::store::file_state::file_state;
@@ -144,6 +144,7 @@ impl Builder<'_> {
         self.provenance.kind = "rebuilt".to_owned();
         self.rows(&mut archive, rows)?;
         self.replay(&mut archive, true)?;
+        self.strays(&mut archive, rows)?;
         archive.finish_staged(self.cap, Some(self.provenance.clone()))
     }
 
@@ -173,6 +174,7 @@ impl Builder<'_> {
         if keep_newer {
             self.rows(&mut archive, rows)?;
             self.replay(&mut archive, true)?;
+            self.strays(&mut archive, rows)?;
         }
         archive.finish_staged(self.cap, Some(self.provenance.clone()))
     }
@@ -223,37 +225,16 @@ impl Builder<'_> {
 
     /// Verified rows for what the mirror can't give.
     fn rows(&mut self, archive: &mut ArchiveWriter<'_>, rows: &[RowAuthority]) -> Result<()> {
-        let lacking: BTreeSet<String> = self
-            .plan
-            .notes()
-            .unreadable
-            .iter()
-            .map(|c| c.source.clone())
-            .collect();
-        let promises = self.plan.body().promises.as_ref();
         for authority in rows {
             let lock = ArchiveShared::acquire(self.cap.root(), PATIENCE)?;
-            let (elsewhere, db) = self.place_of(authority)?;
-            let root = elsewhere.as_ref().unwrap_or(self.cap.root());
-            self.unchanged(root, &db, authority)?;
-            let Some(rescued) = Rescued::open(root, &db, &lock)? else {
+            let Some(rescued) = self.rescued(authority, &lock)? else {
                 continue;
             };
             self.watch.progress.phase("take over rows", None);
-            let all = authority.class == AuthorityClass::Named
-                || promises.is_none_or(|p| p.conversations.0 == 0)
-                || matches!(
-                    self.plan.body().options.get("keep-newer"),
-                    Some(keep) if keep == "true"
-                );
-            // A source whose own row is lost goes by a key that no capture has.
-            let named: BTreeSet<SourceKey> = rescued.sources().map(|s| s.key).collect();
             let done = replay_rows(
                 archive,
                 &rescued,
-                &|key: SourceKey| {
-                    all || !named.contains(&key) || lacking.contains(&key.to_string())
-                },
+                &self.wanted(authority, &rescued),
                 self.env.now_ms(),
                 self.watch.interrupt,
             )?;
@@ -270,6 +251,77 @@ impl Builder<'_> {
                 .or_insert(0) += done.sources;
         }
         Ok(())
+    }
+
+    /// What is left of lost conversations and records, behind everything that may tell their place.
+    fn strays(&mut self, archive: &mut ArchiveWriter<'_>, rows: &[RowAuthority]) -> Result<()> {
+        let notes = self.plan.notes();
+        if !notes.lost.iter().any(|l| l.what == LostWhat::Place) {
+            return Ok(());
+        }
+        let missing: BTreeSet<&str> = notes
+            .missing
+            .iter()
+            .map(|m| m.conversation.as_str())
+            .collect();
+        for authority in rows {
+            let lock = ArchiveShared::acquire(self.cap.root(), PATIENCE)?;
+            let Some(mut rescued) = self.rescued(authority, &lock)? else {
+                continue;
+            };
+            self.watch.progress.phase("take over rows", None);
+            let all = self.takes_all(authority);
+            let wanted = self.wanted(authority, &rescued);
+            let put = replay_strays(
+                archive,
+                &mut rescued,
+                &wanted,
+                &|conversation| all || missing.contains(conversation),
+                self.env.now_ms(),
+                self.watch.interrupt,
+            )?;
+            for stray in put {
+                let rows = self.provenance.strays.entry(stray.conversation);
+                *rows.or_insert(0) += stray.records + stray.messages;
+            }
+        }
+        Ok(())
+    }
+
+    /// What can be read of an archive, which is the one that was approved.
+    fn rescued<'l>(
+        &self,
+        authority: &RowAuthority,
+        lock: &'l ArchiveShared,
+    ) -> Result<Option<Rescued<'l>>> {
+        let (elsewhere, db) = self.place_of(authority)?;
+        let root = elsewhere.as_ref().unwrap_or(self.cap.root());
+        self.unchanged(root, &db, authority)?;
+        Rescued::open(root, &db, lock)
+    }
+
+    /// Whether rows of every source are taken, not only of those that the mirror can't give.
+    fn takes_all(&self, authority: &RowAuthority) -> bool {
+        let body = self.plan.body();
+        authority.class == AuthorityClass::Named
+            || body
+                .promises
+                .as_ref()
+                .is_none_or(|p| p.conversations.0 == 0)
+            || matches!(body.options.get("keep-newer"), Some(keep) if keep == "true")
+    }
+
+    /// Of which sources rows are taken. One whose own row is lost goes by a key that no capture has.
+    fn wanted(
+        &self,
+        authority: &RowAuthority,
+        rescued: &Rescued<'_>,
+    ) -> impl Fn(SourceKey) -> bool + use<> {
+        let unreadable = self.plan.notes().unreadable.iter();
+        let lacking: BTreeSet<String> = unreadable.map(|c| c.source.clone()).collect();
+        let named: BTreeSet<SourceKey> = rescued.sources().map(|s| s.key).collect();
+        let all = self.takes_all(authority);
+        move |key| all || !named.contains(&key) || lacking.contains(&key.to_string())
     }
 
     fn place_of(&self, authority: &RowAuthority) -> Result<(Option<Root>, String)> {
@@ -517,7 +569,7 @@ fn compare(
 }
 
 /// The kept archives that a candidate is made of.
-fn givers(recipe: &Recipe) -> Vec<&str> {
+pub(super) fn givers(recipe: &Recipe) -> Vec<&str> {
     let (backup, rows) = match recipe {
         Recipe::Rebuild { rows, .. } => (None, rows.as_slice()),
         Recipe::Restore { backup, rows, .. } => (Some(backup.as_str()), rows.as_slice()),

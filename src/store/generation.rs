@@ -109,6 +109,10 @@ pub struct Provenance {
     /// Captures read from each class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub captures: BTreeMap<String, u64>,
+    /// Records and messages whose own conversation or record is lost, by the public id of the
+    /// conversation that they are under now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub strays: BTreeMap<String, u64>,
 }
 
 impl Manifest {

@@ -1,6 +1,11 @@
-//! Manifests that somebody made to be read by us: refused, and nothing they name is opened.
+//! Manifests and databases that somebody made to be read by us: refused, and nothing they name is
+//! opened or run.
+
+use std::path::Path;
 
 use cass::model::digest::Digest;
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, snapshot};
@@ -213,4 +218,131 @@ fn what_has_the_name_of_a_backup_and_is_none_is_refused() {
     assert_eq!(list.number("/total"), 4);
     // None of their names is taken by the next.
     assert_eq!(back_up(&sandbox).unwrap().backup_id.as_str(), "b00000005");
+}
+
+/// The backup's database, changed by `sql` as whoever can write there could.
+fn hostile(sound: &[u8], sql: &str) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.db");
+    std::fs::write(&path, sound).unwrap();
+    let conn = Connection::open(&path).unwrap();
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)
+        .unwrap();
+    conn.execute_batch(&format!(
+        "PRAGMA journal_mode=DELETE; PRAGMA synchronous=OFF; {sql}"
+    ))
+    .unwrap();
+    drop(conn);
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn no_hostile_database_of_a_backup_is_run() {
+    const CANARY: &str = "/dev/shm/cass-hostile-backup-canary";
+    let _ = std::fs::remove_file(CANARY);
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n)";
+    let touch = format!("writefile('{CANARY}','x')");
+    let cases = [
+        (
+            "views that never end in the place of tables",
+            format!(
+                "DROP TABLE messages; CREATE VIEW messages AS {endless} SELECT i AS id, \
+                 1 AS conversation, 'user' AS role, 'text' AS kind, {touch} AS text, \
+                 NULL AS tool_name, NULL AS call_id, NULL AS model, NULL AS is_error, \
+                 x'00' AS row_hash FROM n;"
+            ),
+        ),
+        (
+            "a view in the place of the first table that is read",
+            format!(
+                "DROP TABLE meta; CREATE VIEW meta AS {endless} SELECT i AS id, {touch} AS name, \
+                 'x' AS value, x'00' AS row_hash FROM n;"
+            ),
+        ),
+        (
+            "triggers on every table",
+            ["records", "messages", "commits", "sources"]
+                .map(|table| {
+                    format!(
+                        "CREATE TRIGGER t_{table} AFTER INSERT ON {table} BEGIN \
+                         SELECT {touch}; DELETE FROM messages; END;"
+                    )
+                })
+                .concat(),
+        ),
+        (
+            "virtual tables in the place of tables",
+            "DROP TABLE messages; CREATE VIRTUAL TABLE messages USING fts5(conversation, role, kind, \
+             text, tool_name, call_id, model, is_error, row_hash); DROP TABLE skips; \
+             CREATE VIRTUAL TABLE skips USING rtree(id, a, b);"
+                .to_owned(),
+        ),
+        (
+            "a computed column of 40 MB a row",
+            "ALTER TABLE messages RENAME TO was; CREATE TABLE messages(id INTEGER PRIMARY KEY, \
+             conversation INTEGER NOT NULL, role TEXT NOT NULL, kind TEXT NOT NULL, \
+             text TEXT AS (hex(zeroblob(20000000))), tool_name TEXT, call_id TEXT, model TEXT, \
+             is_error INTEGER, row_hash BLOB NOT NULL) STRICT; INSERT INTO messages SELECT id, \
+             conversation, role, kind, tool_name, call_id, model, is_error, row_hash FROM was; \
+             DROP TABLE was;"
+                .to_owned(),
+        ),
+        (
+            "a check that calls a function",
+            "CREATE TABLE more(x TEXT CHECK(length(hex(zeroblob(60000000)))>0) DEFAULT 'x'); \
+             INSERT INTO more DEFAULT VALUES;"
+                .to_owned(),
+        ),
+        (
+            "an index over a function",
+            "CREATE INDEX odd ON messages(length(hex(zeroblob(1000000))));".to_owned(),
+        ),
+        (
+            "fields of 30 MB",
+            "INSERT INTO messages SELECT id+(1<<40), conversation, role, kind, \
+             CAST(zeroblob(30000000) AS TEXT), tool_name, call_id, model, is_error, row_hash \
+             FROM messages LIMIT 2;"
+                .to_owned(),
+        ),
+    ];
+    for (n, (what, sql)) in cases.into_iter().enumerate() {
+        let sandbox = indexed();
+        back_up(&sandbox).unwrap();
+        let db = file(&sandbox, "agent_search.db");
+        let bytes = hostile(&std::fs::read(&db).unwrap(), &sql);
+        std::fs::write(&db, &bytes).unwrap();
+        let original = std::fs::read_to_string(file(&sandbox, "manifest.json")).unwrap();
+        let mut files = serde_json::from_str::<Value>(&original).unwrap()["files"].clone();
+        let entry = files.as_array_mut().unwrap().iter_mut();
+        let entry = entry.into_iter().find(|f| f["name"] == "agent_search.db");
+        let entry = entry.unwrap();
+        entry["len"] = json!(bytes.len());
+        entry["blake3"] = json!(Digest::of(&bytes).to_hex());
+        put(&sandbox, &forged(&original, &[("files", files)]));
+
+        let run = sandbox.run(&["doctor", "backups", "verify", "b00000001", "--deep"]);
+        assert_eq!(run.code, 23, "{what}: {}", run.stdout);
+        let said = run.text("/err/message").to_owned();
+        assert!(said.len() > 20 && !said.contains("a bug"), "{what}: {said}");
+        let run = sandbox.run(&["doctor", "backups", "restore", "b00000001"]);
+        assert!(![0, 9].contains(&run.code), "{what}: {}", run.stdout);
+        // Nor where it is all that a repair has.
+        if n > 4 {
+            assert!(!Path::new(CANARY).exists(), "{what}: something was run");
+            continue;
+        }
+        std::fs::remove_dir_all(sandbox.data().join("raw-mirror")).unwrap();
+        std::fs::remove_dir_all(sandbox.data().join("generations")).unwrap();
+        let run = sandbox.run(&["doctor", "repair"]);
+        assert_ne!(run.code, 9, "{what}: {}", run.stdout);
+        let argv = run.json["repair_plan"]["apply_argv"].clone();
+        if let Some(argv) = argv.as_array() {
+            let argv: Vec<&str> = argv.iter().skip(1).filter_map(Value::as_str).collect();
+            let applied = sandbox.run(&argv);
+            assert_ne!(applied.code, 9, "{what}: {}", applied.stdout);
+            let check = ["doctor", "check", "--deep", "--only", "archive.rows"];
+            sandbox.run(&check).expect(0);
+        }
+        assert!(!Path::new(CANARY).exists(), "{what}: something was run");
+    }
 }

@@ -16,6 +16,8 @@ use crate::sessions;
 
 /// A run that takes this long hangs. What one takes on an idle machine is far below 5 s.
 const HANGS: Duration = Duration::from_secs(60);
+/// A run that works for longer is looked at database by database.
+const SLOW: Duration = Duration::from_secs(2);
 const MEMORY_KIB: u64 = 300 << 10;
 
 /// What a run came to.
@@ -23,6 +25,8 @@ struct Came {
     code: Option<i32>,
     json: Option<Value>,
     took: Duration,
+    /// Processor time, as far as it was seen.
+    worked: Duration,
     peak_kib: u64,
     stderr: String,
 }
@@ -47,8 +51,10 @@ fn watched(lab: &Lab, args: &[&str]) -> Came {
         let _ = err.read_to_string(&mut text);
         text
     });
-    let mut peak_kib = 0;
+    let stat = format!("/proc/{}/stat", child.id());
+    let (mut peak_kib, mut worked) = (0, Duration::ZERO);
     let code = loop {
+        worked = processor_time(&stat).unwrap_or(worked);
         if let Some(peak) = std::fs::read_to_string(&status).ok().and_then(|s| {
             let line = s.lines().find(|l| l.starts_with("VmHWM:"))?.to_owned();
             line.split_whitespace().nth(1)?.parse().ok()
@@ -73,9 +79,19 @@ fn watched(lab: &Lab, args: &[&str]) -> Came {
             .ok()
             .and_then(|t| serde_json::from_str(&t).ok()),
         took: begun.elapsed(),
+        worked,
         peak_kib,
         stderr: said.join().unwrap(),
     }
+}
+
+/// Of a process and its threads, in user and kernel mode; in steps of 10 ms.
+fn processor_time(stat: &str) -> Option<Duration> {
+    let text = std::fs::read_to_string(stat).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.map(|n| n.parse::<u64>().unwrap_or(0)).sum();
+    Some(Duration::from_millis(ticks * 10))
 }
 
 /// Whatever the file is: one document, an exit of ours, no panic, no hang, memory in bounds.
@@ -350,6 +366,7 @@ fn r19_mutated_databases_of_harnesses() {
     let rounds = count("CASS_DAMAGE_HOSTILE", 8);
     let all = databases();
     let (done, slowest, most) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let busiest: Vec<AtomicU64> = all.iter().map(|_| AtomicU64::new(0)).collect();
     let wrong: Vec<String> = spread(usize::try_from(rounds).unwrap(), |round| {
         let round = round as u64;
         let mut rng = Rng(1900 + round);
@@ -360,10 +377,12 @@ fn r19_mutated_databases_of_harnesses() {
             home.display()
         );
         lab.put(".local/share/crush/projects.json", list.as_bytes());
+        let mut made = Vec::new();
         for (path, sound) in &all {
             let mut bytes = sound.clone();
             mutate(&mut bytes, &mut rng);
             lab.put(path, &bytes);
+            made.push(bytes);
             done.fetch_add(1, Ordering::Relaxed);
         }
         let came = match indexes(&lab, &format!("round {round}")) {
@@ -372,6 +391,19 @@ fn r19_mutated_databases_of_harnesses() {
         };
         slowest.fetch_max(came.took.as_millis() as u64, Ordering::Relaxed);
         most.fetch_max(came.peak_kib, Ordering::Relaxed);
+        // Which of them it was: each alone.
+        if came.worked > SLOW {
+            for (((path, _), bytes), busiest) in all.iter().zip(&made).zip(&busiest) {
+                let lab = Lab::empty();
+                lab.put(".local/share/crush/projects.json", list.as_bytes());
+                lab.put(path, bytes);
+                let alone = watched(&lab, &["index", "--skip-lexical"]);
+                let worked = alone.worked.as_millis() as u64;
+                if busiest.fetch_max(worked, Ordering::Relaxed) < worked && alone.worked > SLOW {
+                    println!("hostile: {path} of round {round}: {worked} ms of processor time");
+                }
+            }
+        }
         let check = watched(&lab, &["doctor", "check", "--deep"]);
         if let Err(why) = holds(&format!("round {round}: check"), &check) {
             return Some(why);
@@ -388,6 +420,12 @@ fn r19_mutated_databases_of_harnesses() {
     .into_iter()
     .flatten()
     .collect();
+    for ((path, _), busiest) in all.iter().zip(&busiest) {
+        let worked = busiest.load(Ordering::Relaxed);
+        if worked > 0 {
+            println!("hostile: {path}: {worked} ms of processor time at most, alone");
+        }
+    }
     println!(
         "hostile | mutated databases of {} kinds: {} in {rounds} runs; slowest run {} ms, most memory {} MiB, {} wrong |",
         all.len(),

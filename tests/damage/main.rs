@@ -25,5 +25,6 @@ mod physical;
 mod repairs;
 mod sessions;
 mod states;
+mod tables;
 mod truth;
 mod wal;

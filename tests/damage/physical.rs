@@ -14,7 +14,7 @@ pub struct Physical {
     /// The pages of the message's own row, of its record's and of its conversation's.
     messages: BTreeMap<Key, BTreeSet<u32>>,
     /// The pages of the message's own row.
-    alone: Vec<BTreeSet<u32>>,
+    alone: BTreeMap<Key, BTreeSet<u32>>,
 }
 
 impl Physical {
@@ -27,7 +27,7 @@ impl Physical {
             rows(&conn, "records"),
             rows(&conn, "conversations"),
         );
-        let (mut out, mut alone) = (BTreeMap::new(), Vec::new());
+        let (mut out, mut alone) = (BTreeMap::new(), BTreeMap::new());
         let mut statement = conn
             .prepare(
                 "SELECT m.id, r.id, c.id, c.public_id, lower(hex(r.hash)), r.occurrence, \
@@ -40,11 +40,12 @@ impl Physical {
             let id = |i| r.get::<_, i64>(i).unwrap();
             let hash: String = r.get(4).unwrap();
             let name = format!("{}.{}.{}", &hash[..24], id(5), id(6));
+            let key: Key = (r.get(3).unwrap(), name);
             let mut pages = messages[&id(0)].clone();
-            alone.push(pages.clone());
+            alone.insert(key.clone(), pages.clone());
             pages.extend(&records[&id(1)]);
             pages.extend(&conversations[&id(2)]);
-            out.insert((r.get(3).unwrap(), name), pages);
+            out.insert(key, pages);
         }
         Physical {
             page_size: number("PRAGMA page_size") as usize,
@@ -53,20 +54,23 @@ impl Physical {
         }
     }
 
-    /// How many messages have a row of which nothing lay in these pages.
-    pub fn rows_without(&self, lost: &BTreeSet<u32>) -> u64 {
-        let left = self.alone.iter().filter(|p| p.is_disjoint(lost));
-        left.count() as u64
+    /// The messages of whose own row nothing lay in these pages, whatever became of the rows that
+    /// say where it belongs.
+    pub fn rows_without(&self, lost: &BTreeSet<u32>) -> BTreeSet<Key> {
+        left(&self.alone, lost)
     }
 
     /// The messages of which nothing lay in these pages.
     pub fn without(&self, lost: &BTreeSet<u32>) -> BTreeSet<Key> {
-        self.messages
-            .iter()
-            .filter(|(_, pages)| pages.is_disjoint(lost))
-            .map(|(key, _)| key.clone())
-            .collect()
+        left(&self.messages, lost)
     }
+}
+
+fn left(all: &BTreeMap<Key, BTreeSet<u32>>, lost: &BTreeSet<u32>) -> BTreeSet<Key> {
+    all.iter()
+        .filter(|(_, pages)| pages.is_disjoint(lost))
+        .map(|(key, _)| key.clone())
+        .collect()
 }
 
 /// Row id → leaf and overflow pages.

@@ -10,7 +10,6 @@ use cass::doctor::repair::RepairPlanner;
 use cass::error::Result;
 use cass::ingest::index::{Ask, index};
 use cass::model::interrupt::Interrupt;
-use cass::model::plan::Action;
 use cass::model::progress::Silent;
 use cass::model::watch::Watch;
 use cass::plan::{Approval, Ended, Plan, apply, plan};
@@ -54,6 +53,57 @@ pub fn said(line: &str) -> String {
         value.as_object_mut().unwrap().remove(key);
     }
     value.to_string()
+}
+
+/// What a message says, and nothing of where: as its row says it.
+fn content(line: &str) -> String {
+    let value: serde_json::Value = serde_json::from_str(line).unwrap();
+    let keys = ["role", "kind", "text", "tool_name", "call_id", "model"];
+    let parts: Vec<&serde_json::Value> = keys.iter().map(|key| &value[*key]).collect();
+    format!("{parts:?} {}", value["is_error"])
+}
+
+/// What is wrong with what came back of the messages of `before`, given which were left with all
+/// that says where they belong, and which with their own row alone.
+pub fn judged(
+    before: &BTreeMap<Key, String>,
+    after: &BTreeMap<Key, String>,
+    placed: &BTreeSet<Key>,
+    rows: &BTreeSet<Key>,
+) -> Option<String> {
+    if let Some(gone) = placed.iter().find(|k| !after.contains_key(*k)) {
+        let n = placed.iter().filter(|k| !after.contains_key(*k)).count();
+        return Some(format!("{n} of {} are missing, {gone:?}", placed.len()));
+    }
+    let (mut had, mut left, mut have) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (key, line) in before {
+        *had.entry(content(line)).or_insert(0u64) += 1;
+        *left.entry(content(line)).or_insert(0u64) += u64::from(rows.contains(key));
+    }
+    for (key, line) in after {
+        *have.entry(content(line)).or_insert(0u64) += 1;
+        match before.get(key) {
+            Some(b) if said(b) != said(line) => return Some(format!("{key:?} says {line}")),
+            Some(_) => {}
+            // Its conversation or its record is made up.
+            None => {}
+        }
+    }
+    let of = |all: &BTreeMap<String, u64>, key: &String| all.get(key).copied().unwrap_or(0);
+    let gone: Vec<&String> = left
+        .iter()
+        .filter(|(key, n)| of(&have, key) < **n)
+        .map(|(key, _)| key)
+        .collect();
+    if let Some(first) = gone.first() {
+        return Some(format!(
+            "{} of {} rows did not come back: {first}",
+            gone.len(),
+            rows.len()
+        ));
+    }
+    let odd = have.iter().find(|(key, n)| of(&had, key) < **n);
+    odd.map(|(key, n)| format!("{n} times: {key}"))
 }
 
 pub fn planned(lab: &Lab, planner: &RepairPlanner) -> Result<Plan> {
@@ -113,27 +163,14 @@ pub struct Repairs {
     pub not_once: Vec<String>,
     /// Plans that are refused because nothing is left to be repaired from.
     pub blocked: u64,
-    /// Second plans that only put away the damaged generation.
-    pub orphans: u64,
     /// Messages that had to come back and did.
     pub messages: u64,
 }
 
 impl Repairs {
-    /// Plans once more: there must be nothing to do, or no more than to put away a generation that
-    /// no `CURRENT` named when the first plan was made.
+    /// Plans once more: there must be nothing to do.
     fn again(&mut self, lab: &Lab, planner: &RepairPlanner, what: &str) {
-        let mut plan = planned(lab, planner);
-        if let Ok(second) = &plan
-            && let [Action::ReclaimOrphan { .. }] = &second.body().actions[..]
-        {
-            self.orphans += 1;
-            if let Err(e) = approved(lab, planner, second) {
-                self.not_once.push(format!("{what}: {e}"));
-            }
-            plan = planned(lab, planner);
-        }
-        match plan {
+        match planned(lab, planner) {
             Ok(plan) if plan.is_empty() => {}
             Ok(plan) => self
                 .not_once
@@ -145,17 +182,16 @@ impl Repairs {
     #[track_caller]
     pub fn end(&self, what: &str) {
         println!(
-            "repairs | what | damages | repaired | changed nothing | refused: nothing is left | messages to come back | not all came back | second plan puts the old generation away | second repair does anything else |"
+            "repairs | what | damages | repaired | changed nothing | refused: nothing is left | messages to come back | not all came back | second repair does anything |"
         );
         println!(
-            "repairs | {what} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "repairs | {what} | {} | {} | {} | {} | {} | {} | {} |",
             self.damages,
             self.repaired,
             self.harmless,
             self.blocked,
             self.messages,
             self.not_back.len(),
-            self.orphans,
             self.not_once.len()
         );
         let some = |all: &[String]| all.iter().take(8).cloned().collect::<Vec<_>>();
@@ -408,15 +444,16 @@ fn without_the_mirror_whatever_is_physically_left_comes_back() {
             }
             let lost = changed(&whole, bytes, size as usize);
             let expected = physical.without(&lost);
+            let rows = physical.rows_without(&lost);
             do_damage(&lab, &files);
             row.damages += 1;
             let mut say = |why: String| row.not_back.push(format!("{size}: {what}: {why}"));
             match planned(&lab, &planner) {
-                // Nothing is left that says whose a message was: told, and nothing is changed.
+                // Nothing is left: told, and nothing is changed.
                 Ok(first) if first.blocked().is_some() => {
                     row.blocked += 1;
-                    if !expected.is_empty() {
-                        say(format!("blocked, and {} are left", expected.len()));
+                    if !rows.is_empty() {
+                        say(format!("blocked, and {} are left", rows.len()));
                     }
                     put_back(&lab, &original);
                     continue;
@@ -444,25 +481,10 @@ fn without_the_mirror_whatever_is_physically_left_comes_back() {
                     continue;
                 }
             };
-            let missing = expected.iter().filter(|k| !after.contains_key(*k)).count();
-            let odd = after
-                .iter()
-                .filter(|(k, line)| before.get(*k).is_none_or(|b| said(b) != said(line)))
-                .count();
-            if missing + odd > 0 {
-                let gone = expected.iter().find(|k| !after.contains_key(*k));
-                let other = after
-                    .iter()
-                    .find(|(k, line)| before.get(*k).is_none_or(|b| said(b) != said(line)));
-                say(format!(
-                    "{missing} of {} that are left are missing, {odd} are none of them; {} came; \
-                     {gone:?} {:?} {other:?}",
-                    expected.len(),
-                    after.len(),
-                    gone.map(|k| &before[k])
-                ));
+            if let Some(why) = judged(&before, &after, &expected, &rows) {
+                say(format!("{why}; {} came", after.len()));
             }
-            row.messages += expected.len() as u64;
+            row.messages += rows.len() as u64;
             let checked = lab.check(&ARCHIVE);
             if alarmed(&checked) {
                 say(format!("{:?}", errors(&checked)));

@@ -70,6 +70,23 @@ pub(in crate::doctor) fn damage(lost: &[Lost]) -> Option<GateResult> {
     })
 }
 
+/// Rows that are left of conversations and records whose own row is lost.
+pub(super) fn places(lost: &[Lost]) -> Option<GateResult> {
+    let strays = lost.iter().filter(|l| l.what == LostWhat::Place);
+    let (count, rows) = strays.fold((0u64, 0u64), |(count, rows), l| {
+        (count + 1, rows + l.count.map_or(0, |n| n.0))
+    });
+    (count > 0).then(|| GateResult {
+        gate: Gate::Coverage,
+        verdict: GateVerdict::Warn,
+        reason: format!(
+            "up to {rows} rows of {count} conversations are left without the row that says where \
+             they belong: what nothing else places comes under conversations that are named \
+             unknown/conversation-..., or at the end of its own, and the plan lists them"
+        ),
+    })
+}
+
 /// Conversations of which the outgoing archive is the only holder.
 pub(super) fn sole(sole: u64) -> GateResult {
     if sole == 0 {

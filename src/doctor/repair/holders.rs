@@ -27,7 +27,7 @@ pub(in crate::doctor) struct Holder {
     pub rel: String,
     /// Its files, by content.
     pub files: Vec<FileState>,
-    /// Records whose row verifies.
+    /// Rows that verify, of records and of messages whose record is lost.
     pub rows: u64,
     /// Verified records by conversation.
     pub coverage: BTreeMap<String, u64>,
@@ -124,6 +124,10 @@ impl Holder {
         holder.by_pages = rescued.is_by_pages();
         let tally = rescued.tally(watch.interrupt)?;
         holder.is_whole = tally.is_sound();
+        if !holder.is_whole {
+            let strays = rescued.strays(&|_| true, watch.interrupt)?;
+            holder.rows += strays.iter().map(|s| s.messages).sum::<u64>();
+        }
         holder.damaged_messages = tally
             .tables
             .get("messages")

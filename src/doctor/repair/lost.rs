@@ -60,6 +60,7 @@ pub(in crate::doctor) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> R
     let mut found: BTreeMap<String, Held> = BTreeMap::new();
     let mut gaps: BTreeMap<usize, Vec<Gap>> = BTreeMap::new();
     let mut incomplete: Vec<Incomplete> = Vec::new();
+    let mut strays: BTreeMap<String, u64> = BTreeMap::new();
     let lock = ArchiveShared::acquire(sought.root, PATIENCE)?;
     for (i, holder) in sought.rows.iter().enumerate() {
         let elsewhere = match (holder.class, sought.from) {
@@ -93,6 +94,7 @@ pub(in crate::doctor) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> R
         }
         if !holder.is_whole {
             take_incomplete(sought, &rescued, i, &mut incomplete)?;
+            take_strays(sought, (holder, &rescued), missing, &mut names, &mut strays)?;
         }
     }
     drop(lock);
@@ -110,6 +112,19 @@ pub(in crate::doctor) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> R
         records(m, held, brought.map_or(&[], Vec::as_slice), gaps, &mut all);
     }
     all.extend(incomplete.into_iter().map(|lost| lost.entry));
+    all.extend(strays.into_iter().map(|(conversation, count)| Lost {
+        conversation: Some(conversation),
+        provider: None,
+        native_id: None,
+        what: LostWhat::Place,
+        count: Some(Count(count)),
+        source: None,
+        seq: None,
+        lines: None,
+        bytes: None,
+        hash: None,
+        reason: MissingReason::RowDamaged,
+    }));
     give(&names, missing, &mut all);
     all.sort();
     Ok(all)
@@ -439,6 +454,31 @@ fn take_incomplete(
     let known: BTreeSet<Fingerprint> = all.iter().map(|l| l.key).collect();
     let new = |l: &Incomplete| keys.contains(&l.key) && !known.contains(&l.key);
     all.extend(found.into_iter().filter(new));
+    Ok(())
+}
+
+/// Takes the rows that an archive would give without what says where they belong.
+fn take_strays(
+    sought: &Sought<'_>,
+    (holder, rescued): (&Holder, &Rescued<'_>),
+    missing: &[Missing],
+    names: &mut Names,
+    all: &mut BTreeMap<String, u64>,
+) -> Result<()> {
+    let lacking: BTreeSet<SourceKey> = sought.evidence.unreadable.keys().map(|c| c.0).collect();
+    let all_of_it = sought.all || holder.class == AuthorityClass::Named;
+    let wanted = |key| all_of_it || lacking.contains(&key);
+    for stray in rescued.strays(&wanted, sought.watch.interrupt)? {
+        let lacks = |m: &Missing| m.conversation == stray.conversation;
+        if !stray.is_made_up && !all_of_it && !missing.iter().any(lacks) {
+            continue;
+        }
+        let name = (stray.provider, stray.native_id);
+        names.entry(stray.conversation.clone()).or_insert(name);
+        // Two copies of one archive have the same ones.
+        let most = all.entry(stray.conversation).or_insert(0);
+        *most = (*most).max(stray.records + stray.messages);
+    }
     Ok(())
 }
 

@@ -158,6 +158,7 @@ impl Rows<'_> {
             notes.lost = lost(&sought, &mut missing)?;
             notes.accepted = evidence.lost_for_good(&missing);
             gates.extend(gates::damage(&notes.lost));
+            gates.extend(gates::places(&notes.lost));
             gates.push(gates::sole(sole));
         }
         notes.sole_copies = sole;

@@ -279,6 +279,7 @@ impl<'a> Start<'a> {
 /// A reader for a source; `state` is what a reader of an earlier part of it left.
 pub(crate) fn reader(start: Start<'_>, state: Option<serde_json::Value>) -> Reader {
     match start.provider {
+        Provider::Unknown => Reader::Log(unknown_lines(start.path)),
         Provider::Aider => Reader::Text(Box::new(aider::AiderReader::new(start.path, state))),
         Provider::Amp => Reader::Document(Box::new(amp::AmpReader::new(start.path))),
         Provider::Cline | Provider::Roo => {

@@ -20,6 +20,7 @@ mod opencode;
 mod pi;
 mod qwen;
 mod roo;
+mod unknown;
 
 use std::path::{Path, PathBuf};
 
@@ -241,6 +242,7 @@ pub fn harness(provider: Provider) -> &'static dyn Harness {
         Provider::Cursor => &cursor::Cursor,
         Provider::Goose => &goose::Goose,
         Provider::Roo => &roo::Roo,
+        Provider::Unknown => &unknown::Unknown,
     }
 }
 

@@ -22,6 +22,7 @@ mod schema;
 mod session_name;
 mod stage;
 mod state;
+mod strays;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -50,6 +51,7 @@ pub use replay::{RowsReplayed, replay_rows};
 pub use rescue::{Rescued, RescuedKey, TableTally, Tally};
 pub use schema::{APPLICATION_ID, SCHEMA_VERSION};
 pub use session_name::{MAX_CANDIDATES, Named, PREFIX_MIN};
+pub use strays::{Stray, replay_strays};
 pub use texts::{NumberedConversation, PlacedMessage, TextRow};
 pub use verify::{
     ArchiveFinding, FindingKind, VerifySummary, verify_at, verify_deep, verify_generation,

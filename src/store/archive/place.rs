@@ -248,7 +248,7 @@ impl SourceAppend<'_, '_> {
     }
 
     /// How many occurrences of a hash the conversation holds.
-    fn most_occurrences(&self, at: usize, hash: &Digest) -> rusqlite::Result<u64> {
+    pub(super) fn most_occurrences(&self, at: usize, hash: &Digest) -> rusqlite::Result<u64> {
         self.conn
             .prepare_cached(
                 "SELECT coalesce(max(occurrence),0) FROM records WHERE conversation=?1 AND hash=?2",

@@ -12,6 +12,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::append::{CaptureRef, Keyless, SourceAppend, SourceKind};
+use super::ids::ById;
 use super::place::Place;
 use super::rescue::{Known, Numbered, RecordRow, Rescued, SkipRow};
 use super::rows::{int, text, to_i64};
@@ -76,29 +77,11 @@ pub fn replay_rows(
         skips: skips(rescued)?,
         progress: HashMap::new(),
         lacking: HashSet::new(),
+        is_late: false,
         out: RowsReplayed::default(),
     };
-    let mut feed = Feed {
-        rescued,
-        page: VecDeque::new(),
-        next: 0,
-        end: false,
-    };
-    while let Some(first) = feed.peek()? {
-        interrupt.check()?;
-        let group = Group::of(first);
-        match replay.identity(&group, Some(first)) {
-            Some(identity) if wanted(identity.key) => {
-                replay.group(archive, &identity, group, &mut feed)?;
-            }
-            Some(_) => while feed.next_of(group)?.is_some() {},
-            None => {
-                while feed.next_of(group)?.is_some() {
-                    replay.out.unplaced += 1;
-                }
-            }
-        }
-    }
+    let mut feed = Feed::of(rescued, None);
+    replay.every_record(archive, &mut feed, wanted, interrupt)?;
     // What was captured last may have brought no record.
     for (id, row) in &rescued.sources {
         interrupt.check()?;
@@ -123,6 +106,55 @@ pub fn replay_rows(
     Ok(replay.out)
 }
 
+/// Which records are put.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Only<'a> {
+    /// Those of these conversations, by row id;
+    pub conversations: &'a HashSet<i64, ById>,
+    /// but not these.
+    pub but: &'a HashSet<i64, ById>,
+}
+
+impl Only<'_> {
+    fn takes(&self, r: &RecordRow) -> bool {
+        !r.is_run() && self.conversations.contains(&r.conversation) && !self.but.contains(&r.id)
+    }
+}
+
+/// Puts these records alone, behind everything else. Gives how many, by conversation.
+///
+/// # Errors
+/// As [`replay_rows`].
+pub(super) fn replay_only(
+    archive: &mut ArchiveWriter<'_>,
+    rescued: &Rescued<'_>,
+    wanted: &dyn Fn(SourceKey) -> bool,
+    only: Only<'_>,
+    now_ms: i64,
+    interrupt: &Interrupt,
+) -> Result<BTreeMap<i64, u64>> {
+    let mut replay = Replay {
+        rescued,
+        now_ms,
+        skips: Skips::new(),
+        progress: HashMap::new(),
+        lacking: HashSet::new(),
+        is_late: true,
+        out: RowsReplayed::default(),
+    };
+    let mut feed = Feed::of(rescued, Some(only));
+    replay.every_record(archive, &mut feed, wanted, interrupt)?;
+    let mut put = BTreeMap::new();
+    rescued.records(0, &mut |r| {
+        let is_put = only.takes(&r) && !r.is_keyless() && replay.progress.contains_key(&r.source);
+        if is_put {
+            *put.entry(r.conversation).or_insert(0) += 1;
+        }
+        Ok(true)
+    })?;
+    Ok(put)
+}
+
 /// The rows of one capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Group {
@@ -144,17 +176,31 @@ impl Group {
 /// Records in the order of their ids.
 struct Feed<'a, 'l> {
     rescued: &'a Rescued<'l>,
+    only: Option<Only<'a>>,
     page: VecDeque<RecordRow>,
     next: i64,
     end: bool,
 }
 
-impl Feed<'_, '_> {
+impl<'a, 'l> Feed<'a, 'l> {
+    fn of(rescued: &'a Rescued<'l>, only: Option<Only<'a>>) -> Self {
+        Feed {
+            rescued,
+            only,
+            page: VecDeque::new(),
+            next: 0,
+            end: false,
+        }
+    }
+
     fn peek(&mut self) -> Result<Option<&RecordRow>> {
         if self.page.is_empty() && !self.end {
             let page = &mut self.page;
+            let only = self.only;
             self.rescued.records(self.next, &mut |r| {
-                page.push_back(r);
+                if only.is_none_or(|only| only.takes(&r)) {
+                    page.push_back(r);
+                }
                 Ok(page.len() < PAGE)
             })?;
             self.end = self.page.len() < PAGE;
@@ -212,10 +258,34 @@ struct Replay<'a, 'l> {
     progress: HashMap<i64, Progress>,
     /// Sources of which a record was put without some of its messages.
     lacking: HashSet<i64>,
+    /// Whether what is put comes behind everything else, so that no source ends in it.
+    is_late: bool,
     out: RowsReplayed,
 }
 
 impl Replay<'_, '_> {
+    fn every_record(
+        &mut self,
+        archive: &mut ArchiveWriter<'_>,
+        feed: &mut Feed<'_, '_>,
+        wanted: &dyn Fn(SourceKey) -> bool,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        while let Some(first) = feed.peek()? {
+            interrupt.check()?;
+            let group = Group::of(first);
+            match self.identity(&group, Some(first)) {
+                Some(identity) if wanted(identity.key) => {
+                    self.group(archive, &identity, group, feed)?;
+                }
+                Some(_) => while feed.next_of(group)?.is_some() {},
+                // Another record of the capture may tell.
+                None => self.out.unplaced += u64::from(feed.next_of(group)?.is_some()),
+            }
+        }
+        Ok(())
+    }
+
     fn identity(&self, group: &Group, record: Option<&RecordRow>) -> Option<Identity> {
         if let Some(s) = self.rescued.sources.get(&group.source) {
             return Some(Identity {
@@ -255,6 +325,7 @@ impl Replay<'_, '_> {
         let row = rescued
             .sources
             .get(&group.source)
+            .filter(|_| !self.is_late)
             .filter(|s| (s.source.epoch, s.source.parsed_seq) == (group.epoch, group.seq));
         let mut append = archive.begin(CaptureRef {
             key: identity.key,
@@ -555,7 +626,7 @@ fn same_bytes(a: &Accounting, b: &Accounting) -> bool {
 }
 
 /// The conversation as the append knows it, made if need be.
-fn conversation(
+pub(super) fn conversation(
     append: &mut SourceAppend<'_, '_>,
     rescued: &Rescued<'_>,
     known: &Known,

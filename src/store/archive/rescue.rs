@@ -30,7 +30,7 @@ use crate::model::source::SourceKey;
 const LISTED: usize = 1000;
 
 /// Rows that are looked at together.
-const PAGE: usize = 1000;
+pub(super) const PAGE: usize = 1000;
 
 /// An archive's file, open for reading what is left in it. Nothing is written beside it.
 #[derive(Debug)]
@@ -459,7 +459,7 @@ impl<'l> Rescued<'l> {
     }
 
     /// Reads a range of a table; `f` sees only rows that agree with their hash.
-    fn verified(
+    pub(super) fn verified(
         &self,
         table: &'static Table,
         (from, to): (i64, i64),
@@ -625,7 +625,7 @@ impl<'l> Rescued<'l> {
     }
 }
 
-fn read_message(c: &Columns<'_>) -> Option<Message> {
+pub(super) fn read_message(c: &Columns<'_>) -> Option<Message> {
     Some(Message {
         role: names::to_role(c.text(2)?)?,
         kind: names::to_kind(c.text(3)?)?,
