@@ -1,16 +1,45 @@
-//! How fast a session log of DSH is examined: `cargo run --release --example session_log_rate -- LOG`,
-//! a raw log or one in zstd frames. Prints megabytes (10^6) of the file a second, the best of five
-//! rounds, beside those of reading it with BLAKE3, and the most memory that was held.
-#![allow(clippy::print_stdout, clippy::cast_precision_loss)]
+//! How fast a session log of DSH is examined.
+//!
+//! ```text
+//! session_log_rate make LOG MEGABYTES   writes a sound log with so many of text, the same everywhere
+//! session_log_rate LOG                  "what MB/s" of reading it with BLAKE3 and of examining it
+//! ```
+//!
+//! A name that ends with `.zstd` is a log in zstd frames. Megabytes are 10^6 bytes, of the file where it is read; rounds are
+//! five, the best counts; the most memory that was held is told in KiB.
+#![allow(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods
+)]
 
 use std::fs::File;
+use std::io::BufWriter;
 use std::time::Instant;
 
 use cass::session_log::{Form, ReadAt, examine};
 
+#[path = "../tests/session_log/invented.rs"]
+mod invented;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).ok_or("name a log")?;
-    let file = File::open(&path)?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["make", path, megabytes] => {
+            let mut out = BufWriter::new(File::create(path)?);
+            let bytes = megabytes.parse::<u64>()? * 1_000_000;
+            invented::write(&mut out, bytes, path.ends_with(".zstd"))?;
+            out.into_inner()?;
+            Ok(())
+        }
+        [path] => rate(path),
+        _ => Err("use: session_log_rate make LOG MEGABYTES | session_log_rate LOG".into()),
+    }
+}
+
+fn rate(path: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let file = File::open(path)?;
     let bytes = file.metadata()?.len() as f64;
     let form = Form {
         packed: path.ends_with(".zstd"),
@@ -38,8 +67,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         examined = examined.min(begin.elapsed().as_secs_f64());
     }
     println!("{verdict}");
-    println!("read     {:.0} MB/s", bytes / 1e6 / read);
-    println!("examined {:.0} MB/s", bytes / 1e6 / examined);
+    println!("read\t{:.0}", bytes / 1e6 / read);
+    println!("examined\t{:.0}", bytes / 1e6 / examined);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if let Some(line) = status.lines().find(|l| l.starts_with("VmHWM")) {
         println!("{line}");

@@ -7,6 +7,8 @@ use cass::model::provider::Provider;
 
 #[path = "../fuzz/checks.rs"]
 mod checks;
+#[path = "../fuzz/session_logs.rs"]
+mod session_logs;
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -22,9 +24,14 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 
 /// Each seed, and each begin of it.
 fn each_begin(seeds: Vec<Vec<u8>>, check: impl Fn(&[u8])) {
+    begins(seeds, 200, check);
+}
+
+/// Each seed, and so many begins of it.
+fn begins(seeds: Vec<Vec<u8>>, n: usize, check: impl Fn(&[u8])) {
     for seed in seeds {
         check(&seed);
-        for end in (0..seed.len()).step_by(1 + seed.len() / 200) {
+        for end in (0..seed.len()).step_by(1 + seed.len() / n) {
             check(&seed[..end]);
         }
     }
@@ -77,4 +84,33 @@ fn run() {
 #[test]
 fn plan() {
     each_begin(corpus("plan"), checks::plan);
+}
+
+#[test]
+fn session_log_rows() {
+    begins(corpus("session_log_rows"), 20, session_logs::rows);
+}
+
+#[test]
+fn session_log_frames() {
+    begins(corpus("session_log_frames"), 20, session_logs::frames);
+}
+
+#[test]
+fn session_log_packed_rows() {
+    begins(
+        corpus("session_log_packed_rows"),
+        20,
+        session_logs::packed_rows,
+    );
+}
+
+#[test]
+fn session_log_repair() {
+    begins(corpus("session_log_repair"), 20, session_logs::repair);
+}
+
+#[test]
+fn session_log_writer() {
+    begins(corpus("session_log_writer"), 20, session_logs::writer);
 }

@@ -9,7 +9,7 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
-use super::bytes::{ReadAt, read_full};
+use super::bytes::{ReadAt, read_full, sha256};
 use super::event::{self, Row};
 use super::examine::examine;
 use super::fault::Fault;
@@ -126,14 +126,10 @@ fn hashed<S: ReadAt + ?Sized>(
     form: Form,
 ) -> io::Result<Result<(Revision, Sha256), Verdict>> {
     let d = examine(source, form)?;
-    let sound = matches!(
-        d.verdict,
-        Verdict::Clean | Verdict::InterruptedTurnRecoverable
-    );
-    let Some(next_seq) = d.valid_prefix_events.filter(|_| sound) else {
+    let Some(next_seq) = d.valid_prefix_events.filter(|_| d.is_sound()) else {
         return Ok(Err(d.verdict));
     };
-    let (bytes, hasher) = digest(source)?;
+    let (bytes, hasher) = sha256(source, u64::MAX)?;
     let revision = Revision {
         bytes,
         sha256: hasher.clone().finalize().into(),
@@ -147,9 +143,9 @@ fn hashed<S: ReadAt + ?Sized>(
 /// # Errors
 /// What the medium says.
 pub fn begins_with<S: ReadAt + ?Sized>(source: &S, seed: &Revision) -> io::Result<bool> {
-    let (bytes, hasher) = digest_up_to(source, seed.bytes)?;
-    let sha256: [u8; 32] = hasher.finalize().into();
-    Ok(bytes == seed.bytes && sha256 == seed.sha256)
+    let (bytes, hasher) = sha256(source, seed.bytes)?;
+    let found: [u8; 32] = hasher.finalize().into();
+    Ok(bytes == seed.bytes && found == seed.sha256)
 }
 
 /// Gives the whole lines of a log from an offset on, at which a revision of it ended.
@@ -328,7 +324,7 @@ fn behind<S: ReadAt + ?Sized>(source: &S, at: u64, bytes: &[u8]) -> io::Result<E
     if bytes.starts_with(there) {
         return Ok(End::Part);
     }
-    let (len, _) = digest(source)?;
+    let (len, _) = sha256(source, u64::MAX)?;
     let begins = len.saturating_sub(bytes.len() as u64);
     let mut tail = vec![0; bytes.len()];
     let n = read_full(source, &mut tail, begins)?;
@@ -363,25 +359,4 @@ fn walked<S: ReadAt + ?Sized>(source: &S, form: Form) -> io::Result<Option<Walk<
         walk.line(line.bytes, line.spot)?;
     }
     Ok(Some(walk))
-}
-
-fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, Sha256)> {
-    digest_up_to(source, u64::MAX)
-}
-
-fn digest_up_to<S: ReadAt + ?Sized>(source: &S, end: u64) -> io::Result<(u64, Sha256)> {
-    let mut hasher = Sha256::new();
-    let mut buf = vec![0; 256 * 1024];
-    let mut at = 0;
-    loop {
-        let room = usize::try_from(end - at)
-            .unwrap_or(usize::MAX)
-            .min(buf.len());
-        let n = read_full(source, buf.get_mut(..room).unwrap_or_default(), at)?;
-        if n == 0 {
-            return Ok((at, hasher));
-        }
-        hasher.update(buf.get(..n).unwrap_or_default());
-        at += n as u64;
-    }
 }

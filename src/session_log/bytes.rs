@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
+use sha2::{Digest, Sha256};
+
 /// Bytes that can be read at any place, without moving anything.
 pub trait ReadAt {
     /// Reads up to `buf.len()` bytes from `offset` on; 0 at the end.
@@ -79,4 +81,35 @@ pub(super) fn read_full<S: ReadAt + ?Sized>(
         }
     }
     Ok(done)
+}
+
+/// Gives the bytes from `from` up to `to`, or to the end, in pieces; where they ended.
+pub(super) fn each_piece<S: ReadAt + ?Sized>(
+    source: &S,
+    (from, to): (u64, u64),
+    each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<u64> {
+    let mut buf = vec![0; 256 * 1024];
+    let mut at = from;
+    loop {
+        let room = usize::try_from(to.saturating_sub(at))
+            .unwrap_or(usize::MAX)
+            .min(buf.len());
+        let n = read_full(source, buf.get_mut(..room).unwrap_or_default(), at)?;
+        if n == 0 {
+            return Ok(at);
+        }
+        each(buf.get(..n).unwrap_or_default())?;
+        at += n as u64;
+    }
+}
+
+/// Length and SHA-256 of the bytes before `to`; the hash can go on.
+pub(super) fn sha256<S: ReadAt + ?Sized>(source: &S, to: u64) -> io::Result<(u64, Sha256)> {
+    let mut hasher = Sha256::new();
+    let len = each_piece(source, (0, to), &mut |piece| {
+        hasher.update(piece);
+        Ok(())
+    })?;
+    Ok((len, hasher))
 }

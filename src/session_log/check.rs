@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
-use super::bytes::{ReadAt, read_full};
+use super::bytes::{ReadAt, each_piece, sha256};
 use super::examine::examine;
 use super::folder::{Entry, Kind, identity};
 use super::name::Form;
@@ -38,23 +38,18 @@ pub struct Checked {
     pub in_store: bool,
 }
 
-/// How a file has to be read as a log; `None` for a store.
-fn form(entry: &Entry) -> Option<Form> {
-    match entry.kind {
-        Kind::Log(name) => Some(name.into()),
-        Kind::Loose { packed } => Some(Form {
-            packed,
-            generation: None,
-        }),
-        Kind::Store => None,
-    }
-}
-
 impl Entry {
     /// How its file has to be read as a log; `None` for a store.
     #[must_use]
     pub fn form(&self) -> Option<Form> {
-        form(self)
+        match self.kind {
+            Kind::Log(name) => Some(name.into()),
+            Kind::Loose { packed } => Some(Form {
+                packed,
+                generation: None,
+            }),
+            Kind::Store => None,
+        }
     }
 }
 
@@ -83,7 +78,7 @@ pub fn check(
     stop: &dyn Fn() -> bool,
 ) -> io::Result<(Checked, Evidence)> {
     let before = file.metadata()?;
-    let form = form(entry).unwrap_or(Form {
+    let form = entry.form().unwrap_or(Form {
         packed: false,
         generation: None,
     });
@@ -120,21 +115,15 @@ pub fn check_store(
 
 /// Takes the digest of a file and looks whether it moved since `before`.
 fn evidence(watched: &Watched<'_>, before: &std::fs::Metadata) -> io::Result<Evidence> {
-    let (bytes, sha256) = digest(watched)?;
+    let (bytes, sha256) = sha256(watched, u64::MAX)?;
     let after = watched.file.metadata()?;
     let state = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec());
     Ok(Evidence {
         bytes,
-        sha256,
+        sha256: hex(sha256),
         modified_ms: after.mtime() * 1000 + after.mtime_nsec() / 1_000_000,
         moved: state(before) != state(&after) || bytes != after.len(),
     })
-}
-
-/// Length and SHA-256 of all bytes.
-fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String)> {
-    let (len, sha256, _) = digests(source)?;
-    Ok((len, sha256))
 }
 
 /// Length, SHA-256 and BLAKE3 of all bytes, in hex.
@@ -142,24 +131,16 @@ fn digest<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String)> {
 /// # Errors
 /// What the medium says.
 pub fn digests<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String, String)> {
-    let mut hasher = Sha256::new();
-    let mut blake3 = blake3::Hasher::new();
-    let mut buf = vec![0; 256 * 1024];
-    let mut at = 0;
-    loop {
-        let n = read_full(source, &mut buf, at)?;
-        if n == 0 {
-            break;
-        }
-        let got = buf.get(..n).unwrap_or_default();
-        hasher.update(got);
-        blake3.update(got);
-        at += n as u64;
-    }
-    let hex = hasher
-        .finalize()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
-    Ok((at, hex, blake3.finalize().to_hex().to_string()))
+    let (mut sha256, mut blake3) = (Sha256::new(), blake3::Hasher::new());
+    let len = each_piece(source, (0, u64::MAX), &mut |piece| {
+        sha256.update(piece);
+        blake3.update(piece);
+        Ok(())
+    })?;
+    Ok((len, hex(sha256), blake3.finalize().to_hex().to_string()))
+}
+
+fn hex(sha256: Sha256) -> String {
+    let bytes = sha256.finalize();
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -5,9 +5,10 @@ use std::io;
 use super::bytes::ReadAt;
 use super::closers;
 use super::fault::{Fault, FaultKind};
-use super::frame::{self, Found, FrameText, Step};
+use super::frame::{self, Found};
 use super::header::{self, BYTE_ORDER_MARK, Header, HeaderFault};
 use super::lines::Lines;
+use super::mend::decode;
 use super::name::Form;
 use super::verdict::{Candidate, Diagnosis, Edit, Finding, FirstBad, Repair, Verdict};
 use super::walk::{Choice, Dead, Walk};
@@ -102,7 +103,7 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
                 Ok(d)
             }
             Err(HeaderFault::Invalid(why)) => {
-                let frames = !packed && first.bytes.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]);
+                let frames = !packed && first.bytes.starts_with(&frame::MAGIC);
                 let no_header = why.contains("no session header");
                 let what = if frames {
                     "the file holds zstd frames, and its name says that it does not".to_owned()
@@ -623,21 +624,14 @@ fn frames_behind<S: ReadAt + ?Sized>(source: &S, at: u64) -> io::Result<(u64, u6
     let Found::Frame { mut to, .. } = frame::look(source, at)? else {
         return Ok((0, 0));
     };
-    let mut text = Vec::new();
     while let Found::Frame { to: end, .. } = frame::look(source, to)? {
-        let mut frame = FrameText::new(to, end)?;
         let mut own = 0;
-        loop {
-            text.clear();
-            match frame.step(source, &mut text, 64 * 1024) {
-                Ok(step) => {
-                    own += memchr::memchr_iter(b'\n', &text).count() as u64;
-                    if step == Step::Done {
-                        break;
-                    }
-                }
-                Err(_) => return Ok((frames, rows)),
-            }
+        let decoded = decode(source, to, end, false, &mut |piece| {
+            own += memchr::memchr_iter(b'\n', piece).count() as u64;
+            Ok(())
+        });
+        if decoded.is_err() {
+            break;
         }
         frames += 1;
         rows += own;

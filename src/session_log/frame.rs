@@ -7,10 +7,11 @@ use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use super::bytes::{ReadAt, read_full};
 
-const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+/// The begin of every frame.
+pub(super) const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// What one frame may hold at most, in bytes of text.
-pub const MAX_FRAME_TEXT: u64 = 4 << 30;
+const MAX_FRAME_TEXT: u64 = 4 << 30;
 /// The largest window: what decoding one frame takes of memory.
 const WINDOW_LOG: u32 = 25;
 

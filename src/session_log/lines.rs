@@ -7,9 +7,9 @@ use super::bytes::{ReadAt, read_full};
 use super::frame::{self, Broken, Found, FrameText, Step};
 
 /// Rows have no limit of their own; a longer one than this is not read.
-pub const MAX_LINE: usize = 256 << 20;
+const MAX_LINE: usize = 256 << 20;
 /// What all frames may hold together, in bytes of text.
-pub const MAX_TEXT: u64 = 64 << 30;
+const MAX_TEXT: u64 = 64 << 30;
 /// What is read at once: little at first, since a reader may only want a few lines.
 const FIRST_PIECE: usize = 16 * 1024;
 const PIECE: usize = 256 * 1024;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use zstd::stream::write::Encoder;
 
-use super::bytes::{ReadAt, read_full};
+use super::bytes::{ReadAt, each_piece};
 use super::frame::{self, Broken, Found, FrameText, Step};
 use super::name::Form;
 use super::verdict::{Edit, Repair};
@@ -32,18 +32,12 @@ pub fn mend<S: ReadAt + ?Sized>(
         return packed(source, repair, &added, out);
     }
     let mut cutter = Cutter::new(&repair.edits);
-    let mut buf = vec![0; PIECE];
     let mut at = 0;
-    loop {
-        let n = read_full(source, &mut buf, at)?;
-        if n == 0 {
-            break;
-        }
-        cutter.pass(at, buf.get(..n).unwrap_or_default(), &mut |piece| {
-            out.write_all(piece)
-        })?;
-        at += n as u64;
-    }
+    each_piece(source, (0, u64::MAX), &mut |piece| {
+        cutter.pass(at, piece, &mut |kept| out.write_all(kept))?;
+        at += piece.len() as u64;
+        Ok(())
+    })?;
     out.write_all(&added)
 }
 
@@ -124,16 +118,9 @@ pub(super) fn decode<S: ReadAt + ?Sized>(
 }
 
 fn copy<S: ReadAt + ?Sized>(source: &S, from: u64, to: u64, out: &mut dyn Write) -> io::Result<()> {
-    let mut buf = vec![0; PIECE];
-    let mut at = from;
-    while at < to {
-        let want = usize::try_from(to - at).unwrap_or(PIECE).min(PIECE);
-        let room = buf.get_mut(..want).unwrap_or_default();
-        if read_full(source, room, at)? < want {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        out.write_all(room)?;
-        at += want as u64;
+    let end = each_piece(source, (from, to), &mut |piece| out.write_all(piece))?;
+    if end < to {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(())
 }

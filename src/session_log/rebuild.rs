@@ -7,13 +7,10 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use super::event::{self, Row};
-use super::frame::{self, Found};
+use super::frame::{self, Found, MAGIC};
 use super::kept::without_zeros;
 use super::mend::decode;
 use super::name::Form;
-
-/// The begin of every zstd frame.
-const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// A log made of its older version and of itself: the first `taken` bytes of the older version, and
 /// the log's own bytes from `from` on.

@@ -118,7 +118,7 @@ impl Verdict {
 
     /// Whether nothing may be written for a log of this verdict whatever else is known.
     #[must_use]
-    pub const fn always_refused(self) -> bool {
+    pub(super) const fn always_refused(self) -> bool {
         matches!(
             self,
             Verdict::EmptyLog

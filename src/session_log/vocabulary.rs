@@ -1,7 +1,7 @@
 //! The types of events that each version of the format knows.
 
 /// The newest version that is known.
-pub const NEWEST: u64 = 4;
+pub(super) const NEWEST: u64 = 4;
 
 /// Since the first version.
 const ALWAYS: &[&str] = &[

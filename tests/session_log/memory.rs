@@ -1,0 +1,114 @@
+//! A log is examined and repaired in the same memory however long it is.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::invented;
+use crate::repairing::fingerprint;
+
+/// A log of so many megabytes of text. The end of a raw one is there twice, that of a packed one is
+/// cut off.
+fn damaged(folder: &Path, mb: u64, packed: bool) -> PathBuf {
+    let path = folder.join(if packed {
+        "log.jsonl.zstd"
+    } else {
+        "log.jsonl"
+    });
+    let mut out = BufWriter::new(File::create(&path).expect("a file"));
+    invented::write(&mut out, mb << 20, packed).expect("written");
+    let file = out.into_inner().expect("written");
+    if packed {
+        let len = file.metadata().expect("a length").len();
+        file.set_len(len - 20).expect("cut");
+    } else {
+        let text = fs::read(&path).expect("the log");
+        let tail = &text[text.len() - (1 << 20)..];
+        let line = tail.iter().position(|b| *b == b'\n').expect("a line") + 1;
+        (&file).write_all(&tail[line..]).expect("written");
+    }
+    path
+}
+
+/// Runs the program on a log; its peak in KiB, and its document, which is shorter than what a pipe
+/// holds.
+fn run(home: &Path, words: &[&str], path: &Path) -> (u64, Value) {
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("cass"))
+        .env_clear()
+        .env("HOME", home)
+        .current_dir(home)
+        .args(["doctor", "session-log"])
+        .args(words)
+        .arg("--json")
+        .arg(path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait().expect("a child").is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find(|l| l.starts_with("VmHWM:"));
+        let now = line.and_then(|l| l.split_ascii_whitespace().nth(1)?.parse().ok());
+        peak = peak.max(now.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = child.wait_with_output().expect("its output");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (
+        peak,
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}")),
+    )
+}
+
+/// Peaks of a check, a plan and its apply, in KiB.
+fn peaks(mb: u64, packed: bool) -> [u64; 3] {
+    let home = tempfile::tempdir().expect("a home");
+    let log = damaged(home.path(), mb, packed);
+    let (check, told) = run(home.path(), &["check"], &log);
+    let wanted = if packed {
+        "torn-tail-recoverable"
+    } else {
+        "reappended-duplicates"
+    };
+    assert_eq!(told["sessions"][0]["verdict"], wanted, "{told}");
+    let (plan, planned) = run(home.path(), &["repair"], &log);
+    let words = [
+        "repair",
+        "--yes",
+        "--plan-fingerprint",
+        fingerprint(&planned),
+    ];
+    let (apply, applied) = run(home.path(), &words, &log);
+    assert_eq!(applied["status"], "applied", "{applied}");
+    [check, plan, apply]
+}
+
+fn flat(packed: bool) {
+    let (short, long) = (peaks(2, packed), peaks(24, packed));
+    for (what, (short, long)) in ["check", "plan", "apply"]
+        .iter()
+        .zip(short.iter().zip(long))
+    {
+        assert!(
+            long < short + 4096 && long < 64 << 10,
+            "{what}: {short} KiB for 2 MB, {long} KiB for 24 MB"
+        );
+    }
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "peaks are read from /proc")]
+fn a_raw_log_is_checked_and_repaired_in_memory_that_does_not_grow() {
+    flat(false);
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "peaks are read from /proc")]
+fn a_log_in_frames_is_checked_and_repaired_in_memory_that_does_not_grow() {
+    flat(true);
+}
