@@ -144,6 +144,8 @@ pub struct ForeignDb {
     values: Cell<u64>,
     /// Tables that were asked for, and whether they are ordinary ones.
     tables: RefCell<BTreeMap<String, bool>>,
+    /// Names of their columns.
+    columns: RefCell<BTreeMap<String, Vec<String>>>,
     /// Whether a table's rows may be more than its file has room for.
     careful: Cell<bool>,
     /// Bytes of the longest value or row that is read.
@@ -203,6 +205,7 @@ impl ForeignDb {
             left,
             values: Cell::new(SPARE_BYTES.saturating_add(bytes.saturating_mul(2))),
             tables: RefCell::default(),
+            columns: RefCell::default(),
             careful: Cell::new(false),
             longest,
         };
@@ -381,6 +384,26 @@ impl ForeignDb {
         run().map_err(|e| self.failed(e))
     }
 
+    /// What `SELECT *` of a table gives, by name. As values: a name may be anything, and the statement
+    /// itself can be asked only for one that is UTF-8.
+    fn column_names(&self, table: &str) -> rusqlite::Result<Vec<String>> {
+        if let Some(known) = self.columns.borrow().get(table) {
+            return Ok(known.clone());
+        }
+        let mut statement = self.conn.prepare_cached(
+            "SELECT CAST(name AS BLOB) FROM pragma_table_xinfo(?1) WHERE hidden<>1 ORDER BY cid",
+        )?;
+        let mut names = Vec::new();
+        let mut rows = statement.query([table])?;
+        while let Some(row) = rows.next()? {
+            let name: Vec<u8> = row.get(0)?;
+            names.push(String::from_utf8_lossy(&name).into_owned());
+        }
+        let mut known = self.columns.borrow_mut();
+        known.insert(table.to_owned(), names.clone());
+        Ok(names)
+    }
+
     /// Reads one row.
     ///
     /// # Errors
@@ -400,7 +423,11 @@ impl ForeignDb {
             }
             Err(e) => return Err(e),
         };
-        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let names = match self.column_names(table) {
+            Ok(names) if names.len() == statement.column_count() => names,
+            Ok(_) => return Ok(RowRead::Damaged(format!("{table} has other columns"))),
+            Err(e) => return Ok(RowRead::Damaged(e.to_string())),
+        };
         let mut run = || -> rusqlite::Result<RowRead> {
             let mut rows = statement.query([id])?;
             let Some(row) = rows.next()? else {

@@ -534,6 +534,13 @@ fn by_hand() -> Vec<(&'static str, bool, Vec<u8>)> {
             }),
         ),
         ("a schema without end", true, endless_schema()),
+        // Of which no name can be asked: the driver panics at it.
+        ("a column whose name is no text", false, {
+            let mut bytes = sql(&format!("{TABLES}{ROWS}").replace("title TEXT", "tqtle TEXT"));
+            let at = bytes.windows(5).position(|w| w == b"tqtle").unwrap();
+            bytes[at + 1] = 0xff;
+            bytes
+        }),
         ("no database", true, vec![7; 9000]),
         ("an empty file", false, Vec::new()),
         ("nothing but a header", true, sql(TABLES)[..100].to_vec()),

@@ -227,3 +227,36 @@ fn r22_what_lies_in_other_tables_comes_back() {
         ));
     }
 }
+
+/// Another holder knows the conversations and lacks other rows: everything goes to its own place.
+#[test]
+fn r22_rows_go_where_another_holder_says() {
+    let lab = Lab::mixed(1024);
+    let own = lab.path().join("own.db");
+    std::fs::copy(lab.db(), &own).unwrap();
+    let before = messages(&own);
+    // Handed over: no conversation is named. Here: half of the pages of the messages are lost.
+    let handed = lab.path().join("handed.db");
+    let lost = ["conversations", NAMES[0], NAMES[1]];
+    std::fs::write(&handed, without(&own, &lost)).unwrap();
+    let mut bytes = std::fs::read(&own).unwrap();
+    let all = without(&own, &["messages"]);
+    for (n, at) in (0..bytes.len()).step_by(1024).enumerate() {
+        if n % 2 == 0 {
+            bytes[at..at + 1024].copy_from_slice(&all[at..at + 1024]);
+        }
+    }
+    std::fs::write(lab.db(), bytes).unwrap();
+    std::fs::remove_dir_all(lab.file("raw-mirror/packs")).unwrap();
+    let planner = RepairPlanner {
+        from: Some(NamedArchive { path: handed }),
+        allow_repeated: false,
+    };
+    let plan = planned(&lab, &planner).unwrap();
+    approved(&lab, &planner, &plan).unwrap();
+    let after = messages(&live(&lab));
+    for name in after.keys() {
+        assert!(before.contains_key(name), "{name} is made up");
+    }
+    assert_eq!(after, before);
+}
