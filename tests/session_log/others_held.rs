@@ -165,6 +165,8 @@ fn a_file_that_is_gone_is_told_by_its_name_and_by_its_folder() {
     assert_eq!(of_source(&told), ["source.missing"]);
     assert_eq!(told["evidence"], Value::Null);
     comes_back(&home, &told, &bytes);
+    assert!(of_source(&entry(&home, &path)).is_empty());
+    fs::remove_file(&path).expect("removed");
     let all = home.check(&home.path(".claude"));
     assert_eq!(all.len(), 1);
     assert_eq!(all[&path]["verdict"], "missing");
