@@ -195,7 +195,8 @@ pub struct SessionLogRepairArgs {
 /// `doctor session-log check`
 #[derive(Debug, Clone, Args)]
 pub struct SessionLogCheckArgs {
-    /// A log, a store, a session's or a project's folder, or a sessions root
+    /// A log, a store, a session's or a project's folder, a sessions root, or a session file, folder
+    /// or home of any other harness
     #[arg(value_name = "PATH", required = true, value_parser = not_empty())]
     pub paths: Vec<OsString>,
     /// Show the text of the lines around the first failure

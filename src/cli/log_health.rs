@@ -9,7 +9,7 @@ use super::page::Page;
 use super::session_log::context;
 use crate::disk::Root;
 use crate::doctor::session_log::open;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::health::{Found, Health, Held, Passed, Surroundings, examine, find, gone, held};
 use crate::model::provider::Provider;
 use crate::report::log_health::HealthEntry;
@@ -27,18 +27,33 @@ const DSH_KEYS: [&[u8]; 2] = [b"\"seq\":", b"\"createdAt\":"];
 
 /// What was archived, if anything was.
 pub(super) struct LogArchive {
-    root: Root,
+    root: Option<Root>,
     reader: Option<ArchiveReader>,
+    /// Why it can't be read.
+    why: Option<Error>,
 }
 
 impl LogArchive {
-    /// Opens what is there. An archive that can't be read says nothing here: `doctor check` does.
-    pub(super) fn open(ctx: &Context) -> Result<Option<LogArchive>> {
-        let Some(root) = Root::open(ctx.env.data_dir())? else {
-            return Ok(None);
+    /// Opens what is there. Files can be looked at without it.
+    pub(super) fn open(ctx: &Context) -> LogArchive {
+        let (root, why) = kept(Root::open(ctx.env.data_dir()));
+        let (reader, why_rows) = match &root {
+            Some(root) => kept(ArchiveReader::open(root)),
+            None => (None, None),
         };
-        let reader = ArchiveReader::open(&root).unwrap_or_default();
-        Ok(Some(LogArchive { root, reader }))
+        LogArchive {
+            root,
+            reader,
+            why: why.or(why_rows),
+        }
+    }
+}
+
+/// What was opened, or why it was not.
+fn kept<T>(opened: Result<Option<T>>) -> (Option<T>, Option<Error>) {
+    match opened {
+        Ok(opened) => (opened, None),
+        Err(e) => (None, Some(e)),
     }
 }
 
@@ -48,26 +63,34 @@ pub(super) struct LogHealth<'a> {
     around: Surroundings,
     mirror: Option<MirrorReader<'a>>,
     archive: Option<&'a ArchiveReader>,
+    unread: Option<String>,
     found: Vec<Found>,
     passed: Passed,
 }
 
 impl<'a> LogHealth<'a> {
-    pub(super) fn new(ctx: &'a Context, archive: Option<&'a LogArchive>) -> Result<Self> {
-        let mirror = match archive.map(|a| MirrorReader::open(&a.root)).transpose() {
-            Ok(mirror) => mirror.flatten(),
-            Err(e) if e.kind() == ErrorKind::LockBusy => return Err(e),
-            // Files can be looked at without it.
-            Err(_) => None,
+    pub(super) fn new(ctx: &'a Context, archive: &'a LogArchive) -> Self {
+        let (mirror, why) = match &archive.root {
+            Some(root) => kept(MirrorReader::open(root)),
+            None => (None, None),
         };
-        Ok(LogHealth {
+        LogHealth {
             ctx,
             around: Surroundings::of(&ctx.env),
             mirror,
-            archive: archive.and_then(|a| a.reader.as_ref()),
+            archive: archive.reader.as_ref(),
+            unread: why
+                .as_ref()
+                .or(archive.why.as_ref())
+                .map(|e| ctx.site.redact(e.message())),
             found: Vec::new(),
             passed: Passed::default(),
-        })
+        }
+    }
+
+    /// Why the archive was not asked, where one is there.
+    pub(super) fn archive_unread(&self) -> Option<String> {
+        self.unread.clone()
     }
 
     /// Takes what at `path` is another harness's than DSH, out of what was taken for DSH's too.

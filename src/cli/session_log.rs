@@ -61,8 +61,8 @@ pub(super) fn check(
     };
     let mut empty_folders = 0;
     let mut looked = Vec::new();
-    let archive = LogArchive::open(ctx)?;
-    let mut health = LogHealth::new(ctx, archive.as_ref())?;
+    let archive = LogArchive::open(ctx);
+    let mut health = LogHealth::new(ctx, &archive);
     for path in &args.paths {
         let path = PathBuf::from(path);
         match session_log::look(&path) {
@@ -111,6 +111,7 @@ pub(super) fn check(
         verdicts: found.verdicts,
         empty_folders,
         other_files,
+        archive_unread: health.archive_unread(),
         unread: found.unread,
         unread_total: found.unread_total,
         complete: interrupted.is_none() && found.unread_total == 0,

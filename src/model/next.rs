@@ -49,6 +49,8 @@ pub enum NextId {
     SearchOn,
     /// Put the files of one session back where its harness finds them.
     Restore,
+    /// Put the files of one session into a new folder.
+    RestoreTo,
     /// Hand out the files of one session.
     ExportRaw,
     /// Plan a repair.
@@ -137,6 +139,13 @@ pub enum Next {
         /// Number of the capture; the newest when absent.
         version: Option<u64>,
     },
+    /// `cass sessions restore ID --to restored-ID`
+    RestoreTo {
+        /// The session.
+        id: String,
+        /// Number of the capture; the newest when absent.
+        version: Option<u64>,
+    },
     /// `cass export ID --format raw`
     ExportRaw(String),
     /// `cass doctor repair`
@@ -206,6 +215,7 @@ impl Next {
             Next::View { .. } => NextId::View,
             Next::SearchOn { .. } => NextId::SearchOn,
             Next::Restore { .. } => NextId::Restore,
+            Next::RestoreTo { .. } => NextId::RestoreTo,
             Next::ExportRaw(_) => NextId::ExportRaw,
             Next::Repair { .. } => NextId::Repair,
             Next::ApplyPlan(_) => NextId::ApplyPlan,
@@ -286,6 +296,16 @@ impl Next {
                 argv.extend(["--".to_owned(), id.clone()]);
                 argv
             }
+            Next::RestoreTo { id, version } => {
+                let short: String = id.chars().take(8).collect();
+                let mut argv = words(&["sessions", "restore"]);
+                argv.push(format!("--to=restored-{short}"));
+                if let Some(version) = version {
+                    argv.extend(["--version".to_owned(), version.to_string()]);
+                }
+                argv.extend(["--".to_owned(), id.clone()]);
+                argv
+            }
             Next::ExportRaw(id) => named(&["export", "--format", "raw"], id.clone()),
             Next::Repair {
                 allow_repeated: false,
@@ -332,6 +352,7 @@ impl Next {
                 | Next::ApplyPlan(_)
                 | Next::Fix
                 | Next::Restore { .. }
+                | Next::RestoreTo { .. }
                 | Next::ExportRaw(_)
         )
     }
@@ -354,6 +375,7 @@ impl Next {
             Next::View { .. } => "shows that session, from this message on",
             Next::SearchOn { .. } => "shows the next page of hits",
             Next::Restore { .. } => "puts that session's files back where its harness finds them",
+            Next::RestoreTo { .. } => "puts that session's files into a new folder",
             Next::ExportRaw(_) => "hands out that session's files, byte for byte",
             Next::Repair {
                 allow_repeated: false,
@@ -410,6 +432,10 @@ impl Next {
             },
             Next::Restore {
                 id: "-x".to_owned(),
+                version: Some(2),
+            },
+            Next::RestoreTo {
+                id: "-x /y".to_owned(),
                 version: Some(2),
             },
             Next::ExportRaw("--help".to_owned()),

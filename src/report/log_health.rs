@@ -163,13 +163,14 @@ impl From<&Anomaly> for HealthFinding {
     }
 }
 
-/// How to get back what a file has no longer.
+/// How to get back what a file has no longer. Nothing is written over one that is there.
 fn back(held: &Held) -> Option<Next> {
     let id = held.session.clone()?;
     let newest = held.newest.map(|(seq, ..)| seq);
-    held.is_more().then(|| Next::Restore {
-        id,
-        version: held.richest.filter(|seq| Some(*seq) != newest),
+    let version = held.richest.filter(|seq| Some(*seq) != newest);
+    held.is_more().then(|| match held.state {
+        HeldState::Gone => Next::Restore { id, version },
+        _ => Next::RestoreTo { id, version },
     })
 }
 

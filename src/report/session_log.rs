@@ -35,6 +35,8 @@ pub struct SessionLogCheckBody {
     pub empty_folders: u64,
     /// Files in the folders named that no harness is known to keep sessions in.
     pub other_files: u64,
+    /// Why the archive was not asked what it holds more; null where it was, or there is none.
+    pub archive_unread: Option<String>,
     /// Logs that could not be read; at most 20.
     pub unread: Vec<UnreadLog>,
     /// How many.

@@ -42,7 +42,7 @@ doctor backups restore BACKUP  | 0 planned | 0 planned               | 0 planned
 doctor runs list               | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
 doctor runs show latest        | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 9 error permission-denied  | 0 ok                | 0 ok                | 0 ok
 doctor runs undo latest        | 0 planned | 0 planned               | 0 planned                 | 6 failed mirror-too-new | 9 failed permission-denied | 0 planned           | 7 blocked lock-busy | sig partial
-doctor session-log check SRC   | 1 error   | 1 error                 | 1 error                   | 1 error                 | 1 error                    | 1 error             | 1 error             | sig error
+doctor session-log check SRC   | 0 ok      | 0 ok                    | 0 ok                      | 0 ok                    | 0 ok                       | 0 ok                | 0 ok                | sig error
 doctor session-log repair SRC  | 21 blocked blocked | 21 blocked blocked | 21 blocked blocked       | 6 failed mirror-too-new | 9 failed permission-denied | 21 blocked blocked  | 7 blocked lock-busy | sig partial
 sessions list                  | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 0 ok                    | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok
 sessions show ID               | 0 ok      | 0 ok                    | 1 error archive-corrupt   | 6 error mirror-too-new  | 9 error permission-denied  | 0 ok                | 7 error lock-busy   | 0 ok

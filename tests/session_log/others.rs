@@ -39,6 +39,7 @@ impl Home {
             .expect("the program")
             .env_clear()
             .env("HOME", self.dir.path())
+            .current_dir(self.dir.path())
             .args(["--json"])
             .args(words)
             .output()

@@ -60,7 +60,7 @@ fn of_source(entry: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Runs the command that is said to give the session back, into a folder, and compares.
+/// Runs the command that is said to give the session back, and compares.
 fn comes_back(home: &Home, entry: &Value, want: &[u8]) {
     let argv: Vec<&str> = entry["archive"]["give_back"]
         .as_array()
@@ -69,19 +69,21 @@ fn comes_back(home: &Home, entry: &Value, want: &[u8]) {
         .map(|w| w.as_str().expect("a word"))
         .collect();
     assert_eq!(&argv[..3], ["cass", "sessions", "restore"]);
-    // The same session and version, beside and not over what the harness has.
-    let out = home.path("back");
-    let mut words: Vec<&str> = argv[1..]
-        .iter()
-        .copied()
-        .filter(|w| *w != "--into-harness")
-        .collect();
-    let text = out.to_str().expect("UTF-8");
-    words.splice(2..2, ["--output", text]);
-    let (code, document) = home.run(&words);
+    let before = state(&home.path(".claude"));
+    let (code, document) = home.run(&argv[1..]);
     assert_eq!(code, 0, "{document}");
-    let files: Vec<_> = state(&out).into_values().map(|(bytes, _)| bytes).collect();
-    assert!(files.iter().any(|f| f == want), "{document}");
+    let after = state(home.dir.path());
+    assert!(
+        before
+            .iter()
+            .all(|(path, was)| after.get(path) == Some(was))
+    );
+    let made = after
+        .iter()
+        .filter(|(path, _)| !before.contains_key(*path))
+        .filter(|(path, _)| path.ends_with(TO.trim_start_matches(".claude/")));
+    let made: Vec<_> = made.map(|(_, (bytes, _))| bytes).collect();
+    assert_eq!(made, [&want.to_vec()], "{document}");
 }
 
 #[test]
@@ -163,6 +165,8 @@ fn a_file_that_is_gone_is_told_by_its_name_and_by_its_folder() {
     assert_eq!(of_source(&told), ["source.missing"]);
     assert_eq!(told["evidence"], Value::Null);
     comes_back(&home, &told, &bytes);
+    assert!(of_source(&entry(&home, &path)).is_empty());
+    fs::remove_file(&path).expect("removed");
     let all = home.check(&home.path(".claude"));
     assert_eq!(all.len(), 1);
     assert_eq!(all[&path]["verdict"], "missing");
@@ -202,4 +206,21 @@ fn a_document_that_its_harness_writes_anew_loses_nothing_by_growing() {
     assert_eq!(found["class"], "json.damaged", "{told}");
     assert_eq!(found["offset"], of(5).len());
     assert_eq!(told["records"], 5);
+}
+
+#[test]
+fn what_the_archive_passed_over_is_counted_by_its_kind() {
+    let home = Home::new();
+    let bytes = sample(FROM);
+    let at = line_begins(&bytes)[3];
+    let (head, rest) = bytes.split_at(at);
+    home.put(TO, &[head, &[0; 700], b"broken\n", rest].concat());
+    assert_eq!(home.run(&["index"]).0, 0);
+    let (_, document) = home.run(&["doctor", "check", "--detail", "full"]);
+    let text = document.to_string();
+    assert!(
+        text.contains("(1 run of NUL bytes, 1 broken line)"),
+        "{text}"
+    );
+    assert!(text.contains("e9f146fa-3b20-48d0-9be4-d99ca901cae4.jsonl"));
 }

@@ -14,6 +14,7 @@ use crate::model::digest::Digest;
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
 use crate::model::provider::Provider;
+use crate::model::record::SkipReason as SkipWhy;
 use crate::model::source::SourceKey;
 use crate::model::verdict::MirrorState;
 use crate::sources::config::Config;
@@ -60,7 +61,10 @@ struct Reading {
     torn: u64,
     first_torn: String,
     damaged: u64,
+    first_damaged: String,
     places: u64,
+    /// What the places are.
+    reasons: BTreeMap<SkipWhy, u64>,
     unknown: u64,
     unaccounted: u64,
 }
@@ -70,7 +74,7 @@ impl Read {
         self.by.entry(provider).or_default()
     }
 
-    fn archived(&mut self, s: &ArchivedSource) {
+    fn archived(&mut self, archive: Option<&ArchiveReader>, s: &ArchivedSource) -> Result<()> {
         let r = self.of(s.provider.as_str());
         let a = &s.accounting;
         let records = a.messages.records + a.known.records + a.duplicate.records;
@@ -91,6 +95,17 @@ impl Read {
         r.unaccounted += u64::from(a.accounted() != a.length);
         if a.skipped_bytes > 0 {
             r.damaged += 1;
+            if r.first_damaged.is_empty() {
+                r.first_damaged = s.path.display().to_string();
+            }
+            if let Some(archive) = archive {
+                archive.skips(s.key, &mut |skip| {
+                    if skip.reason != SkipWhy::TornTail {
+                        *r.reasons.entry(skip.reason).or_default() += 1;
+                    }
+                    Ok(())
+                })?;
+            }
             r.places += a.skip_count;
         }
         r.unknown += a.unknown.records;
@@ -105,6 +120,7 @@ impl Read {
             self.broken
                 .push(Finding::new(IDS[1], code, Severity::Warn, path, message));
         }
+        Ok(())
     }
 
     fn head(
@@ -205,7 +221,7 @@ fn read(root: &Root, usages: &Usages, reach: &Reach) -> Result<Read> {
     let Some(mirror) = MirrorReader::open(root)? else {
         // Without a mirror nothing of what was read can be given back byte for byte.
         while let Some(source) = archived.take(None)? {
-            out.archived(&source);
+            out.archived(archive.as_ref(), &source)?;
             out.missing.push(Missing {
                 key: source.key,
                 seq: source.parsed_seq,
@@ -217,7 +233,7 @@ fn read(root: &Root, usages: &Usages, reach: &Reach) -> Result<Read> {
     mirror.for_each_head(&mut |head| {
         let mut done = None;
         while let Some(source) = archived.take(Some(head.ident.key))? {
-            out.archived(&source);
+            out.archived(archive.as_ref(), &source)?;
             let read = (source.parsed_seq, source.captured_hash);
             if source.key == head.ident.key {
                 done = Some(read);
@@ -228,7 +244,7 @@ fn read(root: &Root, usages: &Usages, reach: &Reach) -> Result<Read> {
         out.head(&look, &mirror, &head, done)
     })?;
     while let Some(source) = archived.take(None)? {
-        out.archived(&source);
+        out.archived(archive.as_ref(), &source)?;
         out.unheld(
             &mirror,
             source.key,
@@ -237,6 +253,23 @@ fn read(root: &Root, usages: &Usages, reach: &Reach) -> Result<Read> {
         )?;
     }
     Ok(out)
+}
+
+/// What places that are no record are, as far as the archive says.
+fn kinds(reasons: &BTreeMap<SkipWhy, u64>) -> String {
+    let words = |(why, n): (&SkipWhy, &u64)| {
+        let what = match why {
+            SkipWhy::NulBlock => which(*n, "run of NUL bytes", "runs of NUL bytes"),
+            SkipWhy::Oversized => which(*n, "record too long", "records too long"),
+            SkipWhy::Fragment | SkipWhy::TornTail => which(*n, "broken line", "broken lines"),
+        };
+        format!("{n} {what}")
+    };
+    let all: Vec<String> = reasons.iter().map(words).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", all.join(", "))
 }
 
 /// What the archive made of the bytes of each source.
@@ -355,12 +388,19 @@ pub(super) fn parse(cx: &mut Context) -> Vec<CheckResult> {
         ));
         let places = which(r.places, "place that is", "places that are");
         let places = format!("{} {places}", r.places);
+        let kinds = kinds(&r.reasons);
+        let first = &r.first_damaged;
         health.extend(about.found(
             (IDS[1], "damaged-places", Severity::Info),
             r.damaged,
             [
-                &format!("source holds {places} no record; its bytes are in the mirror"),
-                &format!("sources hold {places} no record; their bytes are in the mirror"),
+                &format!(
+                    "source holds {places} no record{kinds}; its bytes are in the mirror, {first}"
+                ),
+                &format!(
+                    "sources hold {places} no record{kinds}; their bytes are in the mirror, first \
+                     {first}"
+                ),
             ],
         ));
     }
