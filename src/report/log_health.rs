@@ -168,7 +168,7 @@ fn back(held: &Held) -> Option<Next> {
     let id = held.session.clone()?;
     let newest = held.newest.map(|(seq, ..)| seq);
     let version = held.richest.filter(|seq| Some(*seq) != newest);
-    held.is_more().then(|| match held.state {
+    held.is_more().then_some(match held.state {
         HeldState::Gone => Next::Restore { id, version },
         _ => Next::RestoreTo { id, version },
     })
