@@ -8,9 +8,9 @@
 //! A name that ends with `.zstd` is a log in zstd frames. Megabytes are 10^6 bytes, of the file where it is read; rounds are
 //! five, the best counts; the most memory that was held is told in KiB.
 #![allow(
+    clippy::disallowed_methods,
     clippy::print_stdout,
-    clippy::cast_precision_loss,
-    clippy::disallowed_methods
+    clippy::cast_precision_loss
 )]
 
 use std::fs::File;

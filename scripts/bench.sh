@@ -3,10 +3,12 @@
 # they are installed) on the same bytes in the same run. Absolute numbers say little: another
 # process on the machine moves them by half.
 #
-#   scripts/bench.sh [small|full]
+#   scripts/bench.sh [small|full|session-log]
 #
 # small: 300 sessions, 30,000 messages (36 MB), one minute. full: 10,000 sessions, 1,000,000
 # messages (1.2 GB), and a source of 500 MB; about 20 minutes and 8 GB of disk on 2 cores.
+# session-log: session logs of DSH alone, 500 MB and 2 GB, as full has them.
+# BENCH_DSH_READER: a command that reads a whole raw log, named behind it, with the harness's own reader.
 # Knobs: BENCH_DIR (default: a folder under $TMPDIR, removed at the end), KEEP=1,
 # BENCH_BIN (a folder with cass and examples/, instead of building them).
 set -euo pipefail
@@ -15,16 +17,17 @@ export LC_ALL=C
 
 size=${1:-small}
 case $size in
-small) sessions=300 messages=30000 quarter=75 big_messages=12000 spawns=30 ;;
-full) sessions=10000 messages=1000000 quarter=2500 big_messages=420000 spawns=50 ;;
+small) sessions=300 messages=30000 quarter=75 big_messages=12000 spawns=30 log_mb=100 long_log_mb=0 ;;
+full) sessions=10000 messages=1000000 quarter=2500 big_messages=420000 spawns=50 log_mb=500 long_log_mb=2000 ;;
+session-log) log_mb=500 long_log_mb=2000 ;;
 *)
-  echo "use: scripts/bench.sh [small|full]" >&2
+  echo "use: scripts/bench.sh [small|full|session-log]" >&2
   exit 2
   ;;
 esac
 
 if [ -z "${BENCH_BIN:-}" ]; then
-  cargo build --quiet --release --locked --bin cass --example corpus --example parts --example rebuild_speed --example salvage_rate
+  cargo build --quiet --release --locked --bin cass --example corpus --example parts --example rebuild_speed --example salvage_rate --example session_log_rate
   BENCH_BIN=$(cd "${CARGO_TARGET_DIR:-target}/release" && pwd)
 fi
 cass=$BENCH_BIN/cass corpus=$BENCH_BIN/examples/corpus parts=$BENCH_BIN/examples/parts
@@ -71,6 +74,87 @@ expect() {
   fi
 }
 note() { printf '%s\n' "$*" >&2; }
+clock() {
+  local a b
+  a=$(date +%s.%N)
+  "$@" >/dev/null 2>&1
+  b=$(date +%s.%N)
+  awk -v a="$a" -v b="$b" 'BEGIN { print b - a }'
+}
+print_table() {
+  {
+    printf 'figure\tmeasured\treference\tratio\ttarget\tverdict\n'
+    cat "$table"
+  } | awk -F'\t' '{ printf "%-36s %-12s %-64s %7s  %-8s %s\n", $1, $2, $3, $4, $5, $6 }'
+}
+machine() {
+  echo "$(uname -sr), $(getconf _NPROCESSORS_ONLN) cores, load $(cut -d' ' -f1 /proc/loadavg 2>/dev/null || echo '?')"
+}
+
+# Session logs: the check, beside another reader of JSON on the same bytes in the same run. It is held
+# to 20 times the 16 MB/s that were measured of the harness's own reader.
+check_log() { # FILE: the best of three
+  local best=
+  mkdir -p "$dir/home-log"
+  for _ in 1 2 3; do
+    measure "$dir/home-log" "$dir/no-data" doctor session-log check --json "$1"
+    expect 0 "cass doctor session-log check"
+    grep -q '"verdict":"clean"' "$dir/out.json" || { echo "bench: $1 is not clean" >&2; exit 1; }
+    best=$(awk -v a="${best:-1e9}" -v b="$seconds" 'BEGIN { print a < b ? a : b }')
+  done
+  seconds=$best
+}
+session_log() {
+  local make=$BENCH_BIN/examples/session_log_rate raw=$dir/session.jsonl zstd=$dir/session.jsonl.zstd bytes limit t
+  note "== session logs of $log_mb MB"
+  "$make" make "$raw" "$log_mb"
+  "$make" make "$zstd" "$log_mb"
+  bytes=$(stat -c %s "$raw")
+  limit=$(awk -v b="$bytes" 'BEGIN { print b / 320e6 }')
+  check_log "$raw"
+  row "session-log check, raw" "$seconds" s "$limit" "320 MB/s of text" ge 1
+  row "session-log check, raw: rate" "$(awk -v b="$bytes" -v s="$seconds" 'BEGIN { print b / 1e6 / s }')" MB/s 16 "MB/s, the harness's reader as once measured" info
+  row "session-log check, raw: peak RSS" "$((kib / 1024))" MiB 64 limit le 1
+  if command -v jq >/dev/null; then
+    t=$(clock jq -c . "$raw")
+    row "session-log check, raw" "$seconds" s "$t" "jq -c . of the same log" info
+  else
+    note "session-log check beside jq: NOT MEASURED, jq is not installed"
+  fi
+  if [ -n "${BENCH_DSH_READER:-}" ]; then
+    t=$(clock $BENCH_DSH_READER "$raw")
+    row "session-log check, raw" "$seconds" s "$t" "the harness's own reader" ge 20
+  else
+    note "session-log check beside the harness's own reader: NOT MEASURED, BENCH_DSH_READER is not set"
+  fi
+  check_log "$zstd"
+  row "session-log check, zstd" "$seconds" s "$limit" "320 MB/s of text" info
+  row "session-log check, zstd: peak RSS" "$((kib / 1024))" MiB 64 limit le 1
+  if command -v zstd >/dev/null && command -v jq >/dev/null; then
+    t=$(clock sh -c 'zstd -dc "$1" | jq -c .' sh "$zstd")
+    row "session-log check, zstd" "$seconds" s "$t" "zstd -dc | jq -c . of the same log" info
+  else
+    note "session-log check beside zstd -dc | jq: NOT MEASURED, zstd or jq is not installed"
+  fi
+  rm -f "$raw" "$zstd"
+  [ "$long_log_mb" -gt 0 ] || return 0
+  if [ "$(df -Pm "$dir" | awk 'NR == 2 { print $4 }')" -lt $((2 * long_log_mb)) ]; then
+    note "a session log of $long_log_mb MB: NOT MEASURED, there is no room for it"
+    return 0
+  fi
+  note "== a session log of $long_log_mb MB"
+  "$make" make "$raw" "$long_log_mb"
+  measure "$dir/home-log" "$dir/no-data" doctor session-log check --json "$raw"
+  expect 0 "cass doctor session-log check"
+  row "session-log check, $long_log_mb MB: peak RSS" "$((kib / 1024))" MiB 64 limit le 1
+  rm -f "$raw"
+}
+if [ "$size" = session-log ]; then
+  session_log
+  printf '\n%s MB; %s\n' "$log_mb" "$(machine)"
+  print_table
+  exit 0
+fi
 
 note "== corpus"
 "$corpus" "$sessions" "$messages" 1 "$dir/home" >&2
@@ -257,14 +341,9 @@ t=$(HOME="$dir/home" "$BENCH_BIN/examples/rebuild_speed" "$copy" | sed -n 's/.* 
 row "replay of the mirror alone" "$t" s "$index" "first index" ge 0.7
 rm -rf "$copy"
 
+session_log
+
 note "== others on the same bytes"
-clock() {
-  local a b
-  a=$(date +%s.%N)
-  "$@" >/dev/null 2>&1
-  b=$(date +%s.%N)
-  awk -v a="$a" -v b="$b" 'BEGIN { print b - a }'
-}
 if command -v borg >/dev/null; then
   export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes BORG_BASE_DIR=$dir/borg-base
   borg init -e none "$dir/borg" >/dev/null 2>&1
@@ -297,9 +376,6 @@ for tool in borg restic b3sum; do
   command -v $tool >/dev/null || absent="${absent:-} $tool"
 done
 printf '\n%s sessions, %s messages, %s MB; %s\n' "$sessions" "$messages" "$((plain / 1000000))" \
-  "$(uname -sr), $(getconf _NPROCESSORS_ONLN) cores, load $(cut -d' ' -f1 /proc/loadavg 2>/dev/null || echo '?')"
-{
-  printf 'figure\tmeasured\treference\tratio\ttarget\tverdict\n'
-  cat "$table"
-} | awk -F'\t' '{ printf "%-36s %-12s %-64s %7s  %-8s %s\n", $1, $2, $3, $4, $5, $6 }'
+  "$(machine)"
+print_table
 [ -z "${absent:-}" ] || echo "not measured beside, for lack of them:$absent"
