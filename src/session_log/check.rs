@@ -78,10 +78,7 @@ pub fn check(
     stop: &dyn Fn() -> bool,
 ) -> io::Result<(Checked, Evidence)> {
     let before = file.metadata()?;
-    let form = entry.form().unwrap_or(Form {
-        packed: false,
-        generation: None,
-    });
+    let form = entry.form().unwrap_or(Form::NAMELESS);
     let watched = Watched { file, stop };
     let mut diagnosis = examine(&watched, form)?;
     let against = diagnosis.header.as_ref().and_then(|h| identity(entry, h));

@@ -676,10 +676,7 @@ fn choices(choices: &[Choice]) -> Vec<Candidate> {
 pub(super) fn nothing_but(finding: Finding, rows_total: u64) -> Diagnosis {
     let examination = Examination {
         source: &[][..],
-        form: Form {
-            packed: false,
-            generation: None,
-        },
+        form: Form::NAMELESS,
         findings: vec![finding],
         remarks: Vec::new(),
     };

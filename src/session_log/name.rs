@@ -20,6 +20,14 @@ pub struct Form {
     pub generation: Option<u64>,
 }
 
+impl Form {
+    /// A raw log whose name says nothing.
+    pub const NAMELESS: Form = Form {
+        packed: false,
+        generation: None,
+    };
+}
+
 impl From<LogName> for Form {
     fn from(name: LogName) -> Form {
         Form {

@@ -73,10 +73,7 @@ pub fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
 
 fn session(conn: &Connection, id: String) -> Result<Checked> {
     let text = store_text(conn, &id)?;
-    let form = Form {
-        packed: false,
-        generation: None,
-    };
+    let form = Form::NAMELESS;
     let diagnosis = examine(&text, form).unwrap_or_else(|e| {
         let what = format!("it can't be read: {e}");
         let verdict = Verdict::HeaderInvalid;

@@ -61,6 +61,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Whether the harness can go on with a log of this verdict as it is.
+    #[must_use]
+    pub const fn is_sound(self) -> bool {
+        matches!(self, Verdict::Clean | Verdict::InterruptedTurnRecoverable)
+    }
+
     /// All of them, the first to decide first.
     pub const ALL: [Verdict; 22] = [
         Verdict::EmptyLog,
@@ -287,10 +293,7 @@ impl Diagnosis {
     /// Whether the harness can go on with the log as it is.
     #[must_use]
     pub const fn is_sound(&self) -> bool {
-        matches!(
-            self.verdict,
-            Verdict::Clean | Verdict::InterruptedTurnRecoverable
-        )
+        self.verdict.is_sound()
     }
 
     /// Takes back what could be done on a copy.

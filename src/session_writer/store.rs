@@ -17,12 +17,6 @@ pub struct StoreRevision {
     pub log: Revision,
 }
 
-/// A raw log without a name.
-const FORM: Form = Form {
-    packed: false,
-    generation: None,
-};
-
 /// What a session of an open store is now.
 ///
 /// # Errors
@@ -50,8 +44,8 @@ pub fn append_to_store(
         let (expected, found) = (Box::new(expected.log.clone()), Box::new(found.log));
         return Err(Refusal::Changed { expected, found }.into());
     }
-    let Prepared { bytes, after } =
-        session_log::prepare(&text, FORM, &found.log, batch).map_err(WriteError::unread)??;
+    let Prepared { bytes, after } = session_log::prepare(&text, Form::NAMELESS, &found.log, batch)
+        .map_err(WriteError::unread)??;
     let version: i64 = tx.query_row("SELECT version FROM sessions WHERE id = ?1", [id], |row| {
         row.get(0)
     })?;
@@ -111,7 +105,7 @@ fn read(tx: &Transaction<'_>, id: &str) -> Result<(StoreRevision, Vec<u8>), Writ
         .into());
     };
     let text = session_log::store_text(tx, id)?;
-    let log = session_log::revision(&text, FORM)
+    let log = session_log::revision(&text, Form::NAMELESS)
         .map_err(WriteError::unread)?
         .map_err(Refusal::Damaged)?;
     let found = StoreRevision {

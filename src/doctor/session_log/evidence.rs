@@ -124,16 +124,10 @@ pub(super) fn search(
 
 /// The captured version with the most events, if it is sound and has more than `events`.
 pub(super) fn longer(found: &[Found], events: u64) -> Option<&Found> {
-    let sound = |f: &&Found| {
-        matches!(
-            f.verdict,
-            Some(Verdict::Clean | Verdict::InterruptedTurnRecoverable)
-        )
-    };
     found
         .iter()
         .filter(|f| f.capture.is_some())
-        .filter(sound)
+        .filter(|f| f.verdict.is_some_and(Verdict::is_sound))
         .filter(|f| f.events > Some(events))
         .max_by_key(|f| f.events)
 }
