@@ -117,6 +117,18 @@ impl Human for ScanBody {
                 &format!("{} {}{sources}", risk.risk_kind.as_str(), risk.subject),
             );
         }
+        let providers = &b.source_inventory.providers;
+        let damaged: u64 = providers.iter().map(|p| p.damaged_sources).sum();
+        if damaged > 0 {
+            page.anomaly(
+                Mark::Info,
+                &format!(
+                    "sources.log-health {} with places that hold no record; what they are is told \
+                     by cass doctor session-log check",
+                    count(damaged, "source", "sources")
+                ),
+            );
+        }
         if b.missing_sessions_page.total > 0 {
             page.anomaly(
                 Mark::Info,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::model::conversation::Accounting;
 use crate::model::finding::Severity;
 use crate::model::next::NextId;
 use crate::model::provider::Provider;
@@ -242,6 +243,30 @@ pub struct SourceItem {
     pub captures: u64,
     /// Who has it.
     pub holders: Vec<Holder>,
+    /// What the archive could not read of it as records; absent when there is nothing such, or when
+    /// it was never read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_health: Option<LogHealth>,
+}
+
+/// Places in a source that hold no record. Their bytes are in the mirror.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LogHealth {
+    /// Places, in all versions that were read.
+    pub damaged_places: u64,
+    /// Bytes of them, in the newest version.
+    pub damaged_bytes: u64,
+}
+
+impl LogHealth {
+    /// What the archive says; `None` of a source in which every byte belongs to a record.
+    #[must_use]
+    pub fn of(accounting: &Accounting) -> Option<LogHealth> {
+        (accounting.skip_count > 0).then_some(LogHealth {
+            damaged_places: accounting.skip_count,
+            damaged_bytes: accounting.skipped_bytes,
+        })
+    }
 }
 
 /// Records of one session, by holder. Absent: could not be looked at.

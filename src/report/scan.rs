@@ -190,6 +190,8 @@ pub struct ProviderScanBlock {
     pub uncaptured_sessions: u64,
     /// Of these, the ones that the harness may prune at once.
     pub overdue_sessions: u64,
+    /// Sources with places that hold no record (`sources.log-health`).
+    pub damaged_sources: u64,
     /// Days until the first of these is pruned, 0 when it is overdue; absent when none will be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub days_until_first_loss: Option<u64>,

@@ -334,6 +334,7 @@ fn body(s: &Scanned, run: &ScanRun, site: &Site, findings: FindingsSummary) -> S
                     retention_configured: p.retention_configured,
                     uncaptured_sessions: p.uncaptured,
                     overdue_sessions: p.overdue,
+                    damaged_sources: p.damaged,
                     days_until_first_loss: days(p.days_until_first_loss),
                     days_until_next_prune: days(p.days_until_next_prune),
                 })

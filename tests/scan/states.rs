@@ -1,6 +1,6 @@
 //! Each state that a source can be in.
 
-use crate::made::{claude, id, indexed, rows, scan, source};
+use crate::made::{claude, id, indexed, rows, scan, source, text};
 use crate::sandbox::{Sandbox, age};
 
 #[test]
@@ -215,4 +215,30 @@ fn the_days_to_the_first_loss_are_those_of_what_is_not_captured() {
 
 fn claude_file(sandbox: &Sandbox, n: u32) -> std::path::PathBuf {
     claude(sandbox, n, 2)
+}
+
+#[test]
+fn a_source_with_places_that_hold_no_record_says_so() {
+    let (sandbox, files) = indexed(2);
+    // A record that was cut off and ended, and zeros: two places, of which the bytes are known here.
+    let (cut, zeros) = (&b"{\"type\":\"user\",\"uu\n"[..], &[0_u8; 700][..]);
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    bytes.extend_from_slice(cut);
+    bytes.extend(text(1, 1));
+    bytes.extend_from_slice(zeros);
+    bytes.extend_from_slice(b"\n");
+    std::fs::write(&files[0], bytes).unwrap();
+    sandbox.run(&["index"]).expect(0);
+    let ran = scan(&sandbox, &[]);
+    let row = source(&ran, &format!("{}.jsonl", id(1)));
+    assert_eq!(row["log_health"]["damaged_places"], 2, "{row}");
+    let lost = row["log_health"]["damaged_bytes"].as_u64().unwrap();
+    let all = (cut.len() + zeros.len()) as u64;
+    // The ends of the lines are no part of a place.
+    assert!((all - 1..=all).contains(&lost), "{row}");
+    let sound = source(&ran, &format!("{}.jsonl", id(2)));
+    assert_eq!(sound.get("log_health"), None, "{sound}");
+    let providers = ran.at("/source_inventory/providers").as_array().unwrap();
+    let claude = providers.iter().find(|p| p["provider"] == "claude");
+    assert_eq!(claude.unwrap()["damaged_sources"], 1);
 }

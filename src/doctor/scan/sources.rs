@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::model::conversation::ArchivedSource;
 use crate::model::interrupt::Interrupt;
 use crate::model::provider::Provider;
-use crate::model::scan::{Holder, OutOfSight, SourceItem, SourceUse};
+use crate::model::scan::{Holder, LogHealth, OutOfSight, SourceItem, SourceUse};
 use crate::model::source::{LOCAL, SourceKey};
 use crate::model::verdict::SourceState;
 use crate::sources::usage::FileUse;
@@ -43,6 +43,8 @@ pub struct ProviderScan {
     pub uncaptured: u64,
     /// Of these, the ones that the harness may prune at once.
     pub overdue: u64,
+    /// Sources with places that hold no record.
+    pub damaged: u64,
     /// Days until the first of them is pruned; negative when overdue.
     pub days_until_first_loss: Option<i64>,
     /// Days until the harness prunes the first session that is captured: nothing is lost then.
@@ -60,6 +62,7 @@ impl ProviderScan {
             retention_configured: false,
             uncaptured: 0,
             overdue: 0,
+            damaged: 0,
             days_until_first_loss: None,
             days_until_next_prune: None,
         }
@@ -271,6 +274,7 @@ impl Looking<'_, '_> {
             bytes: None,
             captures: 0,
             holders: Vec::new(),
+            log_health: None,
         });
     }
 
@@ -312,6 +316,7 @@ impl Looking<'_, '_> {
             bytes: Some(file.stat.size),
             captures: 0,
             holders: vec![Holder::LiveSource],
+            log_health: None,
         });
         Ok(())
     }
@@ -425,6 +430,8 @@ impl Looking<'_, '_> {
             let live = hidden.is_none().then_some(current);
             self.sessions.not_archived(provider, key, live, readable);
         }
+        let log_health = read.and_then(|s| LogHealth::of(&s.accounting));
+        self.inventory.tally(provider).damaged += u64::from(log_health.is_some());
         self.inventory.add(SourceItem {
             key: key.to_string(),
             provider,
@@ -435,6 +442,7 @@ impl Looking<'_, '_> {
             bytes,
             captures: head.map_or(0, |h| h.seq),
             holders,
+            log_health,
         });
         Ok(())
     }
