@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::context::Context;
-use super::page::Page;
+use super::page::{Page, count};
 use super::session_log::context;
 use crate::disk::Root;
 use crate::doctor::session_log::open;
@@ -269,18 +269,19 @@ pub(super) fn facts(s: &HealthEntry, page: &mut Page) {
     }
     if let Some(harness) = s.harness {
         page.fact(&format!(
-            "harness    {}; {} records, {} messages",
+            "harness    {}; {}, {}",
             harness.display_name(),
-            s.records,
-            s.messages
+            count(s.records, "record", "records"),
+            count(s.messages, "message", "messages")
         ));
     }
     if let Some(held) = &s.archive {
         let beyond = match held.records_beyond {
-            Some(n) => format!("{n} records beyond the file"),
-            None => format!("{} bytes beyond the file", held.bytes_beyond),
+            Some(n) => count(n, "record", "records"),
+            None => count(held.bytes_beyond, "byte", "bytes"),
         };
-        page.fact(&format!("archive    {} captures, {beyond}", held.captures));
+        let captures = count(held.captures, "capture", "captures");
+        page.fact(&format!("archive    {captures}, {beyond} beyond the file"));
     }
     if let Some(evidence) = &s.evidence {
         page.fact(&format!("sha256     {}", evidence.sha256));

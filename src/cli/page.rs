@@ -222,11 +222,7 @@ pub fn broken(text: &str, max: usize) -> Vec<String> {
     lines
 }
 
-/// `n` and the word that goes with it.
-#[must_use]
-pub fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
-}
+pub use crate::model::plural::count;
 
 /// `bytes` in a unit that people read.
 #[must_use]

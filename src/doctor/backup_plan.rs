@@ -12,6 +12,7 @@ use crate::model::plan::{
     Action, ArchiveState, AuthorityClass, Body, Count, Draft, Gate, GateResult, GateVerdict,
     Listed, Missing, MissingReason, Notes, PlanKind, Recipe,
 };
+use crate::model::plural::count;
 use crate::plan::{Ground, Planner};
 use crate::store::archive::{Agreement, ArchiveReader};
 use crate::store::coverage;
@@ -404,14 +405,17 @@ fn coverage_gate(lost: &[Missing], keep_newer: bool) -> GateResult {
         ),
         (false, true) => (
             GateVerdict::Warn,
-            format!("up to {records} records can't be read anywhere; the plan lists them"),
+            format!(
+                "up to {} can't be read anywhere; the plan lists them",
+                count(records, "record", "records")
+            ),
         ),
         (false, false) => (
             GateVerdict::Block,
             format!(
-                "{records} records of {} conversations are newer than the backup and would be \
-                 missing; --keep-newer keeps both",
-                lost.len()
+                "{} of {}, newer than the backup, would be missing; --keep-newer keeps both",
+                count(records, "record", "records"),
+                count(lost.len(), "conversation", "conversations")
             ),
         ),
     };

@@ -9,6 +9,7 @@ pub mod next;
 pub mod note;
 pub mod path;
 pub mod plan;
+pub mod plural;
 pub mod progress;
 pub mod provider;
 pub mod record;

@@ -8,6 +8,7 @@ use super::stage::Staged;
 use crate::disk::{ArchiveShared, Capture, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
+use crate::model::plural::count;
 use crate::model::source::SourceKey;
 use crate::store::accepted::{self, Acceptance, LostCapture, LostConversation};
 use crate::store::archive::ArchiveReader;
@@ -84,7 +85,9 @@ pub(super) fn accept(
     let (n, m) = (acceptance.capture_count(), acceptance.record_count());
     let path = accepted::write(cap, acceptance)?;
     Ok(format!(
-        "{n} captures and {m} records are on record as lost, in {path}"
+        "on record as lost: {} and {}, in {path}",
+        count(n, "capture", "captures"),
+        count(m, "record", "records")
     ))
 }
 

@@ -15,6 +15,7 @@ use crate::model::next::Next;
 use crate::model::plan::{
     AuthorityClass, CaptureName, Count, Lost, LostWhat, Missing, MissingReason, Notes,
 };
+use crate::model::plural::count;
 use crate::model::watch::Watch;
 use crate::sources::reach::Reach;
 use crate::store::archive::ArchiveReader;
@@ -109,19 +110,21 @@ pub(super) fn beside(
     drop(archive);
     drop(mirror);
     all.retain(|_, loss| !matches!(loss.holding, Holding::Accepted(_)));
-    let count = |holding: &Holding| all.values().filter(|l| l.holding == *holding).count();
-    let (there, held) = (count(&Holding::Source), count(&Holding::Archive));
+    let held_by = |holding: &Holding| all.values().filter(|l| l.holding == *holding).count();
+    let (there, held) = (held_by(&Holding::Source), held_by(&Holding::Archive));
     if there > 0 {
         notes.reasons.push(format!(
-            "the mirror can't give back {there} captures whose sources are still there: a full index \
-             captures them again"
+            "the mirror can't give back {} whose sources are still there: a full index captures them \
+             again",
+            count(there, "capture", "captures")
         ));
         notes.then = Some(Next::IndexFull);
     }
     if held > 0 {
         notes.reasons.push(format!(
-            "the mirror can't give back {held} captures, and nothing can make them again; the archive \
-             still has every row of their records"
+            "the mirror can't give back {}, and nothing can make them again; the archive still has \
+             every row of their records",
+            count(held, "capture", "captures")
         ));
     }
     let lost: BTreeMap<Capture, Loss> = all
@@ -144,9 +147,8 @@ pub(super) fn beside(
         return Ok(out);
     }
     notes.reasons.push(format!(
-        "the mirror can't give back {} captures, and nothing else that can be read holds what they \
-         held",
-        lost.len()
+        "the mirror can't give back {}, and nothing else that can be read holds what they held",
+        count(lost.len(), "capture", "captures")
     ));
     if let Some(obstacle) = lost.values().find_map(|l| l.obstacle.as_ref()) {
         let more = lost.values().filter(|l| l.obstacle.is_some()).count() - 1;

@@ -2,6 +2,7 @@
 
 use super::beside::Losses;
 use crate::model::plan::{Gate, GateResult, GateVerdict, Lost, LostWhat, Missing};
+use crate::model::plural::count;
 
 /// Records that nothing that is read can bring back.
 pub(super) fn coverage(missing: &[Missing]) -> GateResult {
@@ -17,10 +18,11 @@ pub(super) fn coverage(missing: &[Missing]) -> GateResult {
             gate: Gate::Coverage,
             verdict: GateVerdict::Warn,
             reason: format!(
-                "up to {records} records of {} conversations can't be read anywhere; the plan lists \
-                 them, and the outgoing archive is kept; where a harness still has them, run `cass \
-                 index` first: it captures them, and the plan then needs less",
-                missing.len()
+                "up to {} of {} can't be read anywhere; the plan lists them, and the outgoing \
+                 archive is kept; where a harness still has them, run `cass index` first: it \
+                 captures them, and the plan then needs less",
+                count(records, "record", "records"),
+                count(missing.len(), "conversation", "conversations")
             ),
         }
     }
@@ -33,10 +35,11 @@ pub(super) fn accepting(losses: &Losses) -> GateResult {
         gate: Gate::Coverage,
         verdict: GateVerdict::Warn,
         reason: format!(
-            "{} captures can't be given back, with up to {records} records that the archive lacks; the \
-             plan lists them and puts them on record as lost; not a byte is changed or removed, and what \
-             comes back is used as before",
-            losses.captures.len()
+            "{} can't be given back, with up to {} that the archive lacks; the plan lists them and \
+             puts them on record as lost; not a byte is changed or removed, and what comes back is \
+             used as before",
+            count(losses.captures.len(), "capture", "captures"),
+            count(records, "record", "records")
         ),
     }
 }
@@ -49,10 +52,12 @@ pub(super) fn begin(missing: &[Missing], captures: u64) -> GateResult {
         verdict: GateVerdict::Warn,
         reason: format!(
             "neither the archive, nor the mirror, nor a backup gives a row: a new archive is begun with \
-             the {captures} captures that the mirror has, and {records} records of {} conversations are \
-             put on record as lost; what is left of the old archive is kept; `cass index` captures what \
-             the harnesses still have, and --from takes an archive that lies elsewhere: try both first",
-            missing.len()
+             the {} that the mirror has, and {} of {} are put on record as lost; what is left of the \
+             old archive is kept; `cass index` captures what the harnesses still have, and --from \
+             takes an archive that lies elsewhere: try both first",
+            count(captures, "capture", "captures"),
+            count(records, "record", "records"),
+            count(missing.len(), "conversation", "conversations")
         ),
     }
 }
@@ -73,16 +78,18 @@ pub(in crate::doctor) fn damage(lost: &[Lost]) -> Option<GateResult> {
 /// Rows that are left of conversations and records whose own row is lost.
 pub(super) fn places(lost: &[Lost]) -> Option<GateResult> {
     let strays = lost.iter().filter(|l| l.what == LostWhat::Place);
-    let (count, rows) = strays.fold((0u64, 0u64), |(count, rows), l| {
-        (count + 1, rows + l.count.map_or(0, |n| n.0))
+    let (places, rows) = strays.fold((0u64, 0u64), |(places, rows), l| {
+        (places + 1, rows + l.count.map_or(0, |n| n.0))
     });
-    (count > 0).then(|| GateResult {
+    (places > 0).then(|| GateResult {
         gate: Gate::Coverage,
         verdict: GateVerdict::Warn,
         reason: format!(
-            "up to {rows} rows of {count} conversations are left without the row that says where \
-             they belong: what nothing else places comes under conversations that are named \
-             unknown/conversation-..., or at the end of its own, and the plan lists them"
+            "up to {} of {} are left without the row that says where they belong: what nothing else \
+             places comes under conversations that are named unknown/conversation-..., or at the \
+             end of its own, and the plan lists them",
+            count(rows, "row", "rows"),
+            count(places, "conversation", "conversations")
         ),
     })
 }
@@ -100,8 +107,9 @@ pub(super) fn sole(sole: u64) -> GateResult {
             gate: Gate::SoleCopy,
             verdict: GateVerdict::Warn,
             reason: format!(
-                "the outgoing archive is the only holder of {sole} conversations: they are copied, \
-                 and its sealed generation is kept until another holder exists"
+                "the outgoing archive is the only holder of {}: they are copied, and its sealed \
+                 generation is kept until another holder exists",
+                count(sole, "conversation", "conversations")
             ),
         }
     }

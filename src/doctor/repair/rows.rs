@@ -10,6 +10,7 @@ use super::lost::{Sought, lost};
 use super::planner::{SPARE, Site, Sketch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{AuthorityClass, Listed, Recipe, RowAuthority};
+use crate::model::plural::count;
 use crate::store::named::NamedArchive;
 
 /// What a candidate can be built from.
@@ -178,7 +179,9 @@ fn salvage(useful: &[&Holder], unreadable: usize) -> std::result::Result<String,
     if rows > 0 {
         let how = if by_pages { ", page by page" } else { "" };
         return Ok(format!(
-            "the mirror can't give {unreadable} captures; {rows} rows that verify are salvaged{how}"
+            "the mirror can't give {}; verified and salvaged{how}: {}",
+            count(unreadable, "capture", "captures"),
+            count(rows, "row", "rows")
         ));
     }
     Err(if unreadable == 0 {

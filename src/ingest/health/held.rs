@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::parse::{Beginning, Container, MAX_HEAD, SourceName, is_packed, method};
 use crate::model::digest::Digest;
 use crate::model::finding::Severity;
+use crate::model::plural::count;
 use crate::model::record::{Disposition, ParsedRecord, Piece};
 use crate::model::source::{LOCAL, SourceKey};
 use crate::store::archive::{ArchiveReader, conversation_id};
@@ -77,9 +78,10 @@ impl Held {
     #[must_use]
     pub fn found(&self) -> Option<Anomaly> {
         let kept = match self.records_beyond {
-            Some(n) => format!("the archive holds {n} records more"),
-            None => format!("the archive holds {} bytes more", self.bytes_beyond),
+            Some(n) => count(n, "record", "records"),
+            None => count(self.bytes_beyond, "byte", "bytes"),
         };
+        let kept = format!("the archive holds {kept} more");
         let (class, what) = match self.state {
             HeldState::NeverCaptured | HeldState::AsCaptured | HeldState::Longer => {
                 if !self.is_more() {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Capture;
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::plural::count;
 use crate::store::archive::{ArchiveReader, ArchiveWriter, Head};
 use crate::store::generation::Generation;
 
@@ -53,8 +54,11 @@ pub fn probe(cap: Capture<'_>, expected: &Generation, head: Head) -> (Vec<Probe>
         }
         let counts = reader.counts()?;
         Ok(format!(
-            "{} holds {} conversations and {} messages and ends in commit {}",
-            expected.id, counts.conversations, counts.messages, head.commit
+            "{} holds {} and {} and ends in commit {}",
+            expected.id,
+            count(counts.conversations, "conversation", "conversations"),
+            count(counts.messages, "message", "messages"),
+            head.commit
         ))
     };
     let first = Probe::of("read", &read());
