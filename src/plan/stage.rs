@@ -264,6 +264,12 @@ impl Builder<'_> {
             .iter()
             .map(|m| m.conversation.as_str())
             .collect();
+        let listed: BTreeSet<&str> = notes
+            .lost
+            .iter()
+            .filter(|l| l.what == LostWhat::Place)
+            .filter_map(|l| l.conversation.as_deref())
+            .collect();
         for authority in rows {
             let lock = ArchiveShared::acquire(self.cap.root(), PATIENCE)?;
             let Some(mut rescued) = self.rescued(authority, &lock)? else {
@@ -276,7 +282,9 @@ impl Builder<'_> {
                 archive,
                 &mut rescued,
                 &wanted,
-                &|conversation| all || missing.contains(conversation),
+                &|conversation| {
+                    listed.contains(conversation) && (all || missing.contains(conversation))
+                },
                 self.env.now_ms(),
                 self.watch.interrupt,
             )?;

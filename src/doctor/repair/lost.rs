@@ -8,7 +8,10 @@ use super::evidence::Evidence;
 use super::holders::{Fingerprint, Holder, fingerprint};
 use super::names::{Names, give};
 use crate::disk::{ArchiveShared, Root};
+use crate::doctor::scan::live::{Left, left};
 use crate::error::Result;
+use crate::model::conversation::ArchivedSource;
+use crate::model::interrupt::Interrupt;
 use crate::model::plan::{AuthorityClass, Count, Lost, LostWhat, Missing, MissingReason};
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
@@ -457,7 +460,9 @@ fn take_incomplete(
     Ok(())
 }
 
-/// Takes the rows that an archive would give without what says where they belong.
+/// Takes the rows that an archive would give without what says where they belong. Messages of a
+/// conversation whose files are there with every byte that was read of them are not taken: the next
+/// index reads them again and puts them in their place, and they would stand there twice.
 fn take_strays(
     sought: &Sought<'_>,
     (holder, rescued): (&Holder, &Rescued<'_>),
@@ -468,9 +473,18 @@ fn take_strays(
     let lacking: BTreeSet<SourceKey> = sought.evidence.unreadable.keys().map(|c| c.0).collect();
     let all_of_it = sought.all || holder.class == AuthorityClass::Named;
     let wanted = |key| all_of_it || lacking.contains(&key);
-    for stray in rescued.strays(&wanted, sought.watch.interrupt)? {
+    let strays = rescued.strays(&wanted, sought.watch.interrupt)?;
+    let known = strays.iter().filter(|s| !s.is_made_up);
+    let known = known.map(|s| s.conversation.clone()).collect();
+    let sources = rescued.sources_of(&known)?;
+    for stray in strays {
         let lacks = |m: &Missing| m.conversation == stray.conversation;
         if !stray.is_made_up && !all_of_it && !missing.iter().any(lacks) {
+            continue;
+        }
+        if let Some(files) = sources.get(&stray.conversation)
+            && is_all_there(files, sought.watch.interrupt)?
+        {
             continue;
         }
         let name = (stray.provider, stray.native_id);
@@ -480,6 +494,16 @@ fn take_strays(
         *most = (*most).max(stray.records + stray.messages);
     }
     Ok(())
+}
+
+/// Whether every file still begins with what was read of it.
+fn is_all_there(files: &[ArchivedSource], interrupt: &Interrupt) -> Result<bool> {
+    for file in files {
+        if left(file, None, interrupt)? != Left::All {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Names conversations that no row names, by the files that they were read from: the id is the hash of

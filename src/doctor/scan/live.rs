@@ -14,7 +14,7 @@ const BLOCK: usize = 256 << 10;
 
 /// What is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(in crate::doctor) enum Left {
     /// All of what the archive read, perhaps with more behind it.
     All,
     /// A file that does not begin with what the archive read.
@@ -53,7 +53,7 @@ pub(super) fn same(head: &Head, now: &Stat) -> bool {
 ///
 /// # Errors
 /// When an end was asked for.
-pub(super) fn left(
+pub(in crate::doctor) fn left(
     source: &ArchivedSource,
     head: Option<&Head>,
     interrupt: &Interrupt,

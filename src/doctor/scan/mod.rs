@@ -6,7 +6,7 @@
 mod authority;
 mod captures;
 mod kept;
-mod live;
+pub(in crate::doctor) mod live;
 mod named;
 pub mod page;
 mod promises;

@@ -22,6 +22,7 @@ use super::state::ConversationRow;
 use super::writer::ArchiveWriter;
 use super::{PART_BITS, failed, identity};
 use crate::error::Result;
+use crate::model::conversation::ArchivedSource;
 use crate::model::digest::Digest;
 use crate::model::interrupt::Interrupt;
 use crate::model::path::hex;
@@ -105,6 +106,52 @@ impl Rescued<'_> {
             }));
         }
         Ok(all)
+    }
+
+    /// The sources that conversations were read from, by public id; one that can't be told is left
+    /// out with its conversation.
+    ///
+    /// # Errors
+    /// `interrupted`, `io`.
+    pub fn sources_of(
+        &self,
+        wanted: &BTreeSet<String>,
+    ) -> Result<BTreeMap<String, Vec<ArchivedSource>>> {
+        let mut read_from: BTreeMap<i64, BTreeSet<i64>> = self
+            .conversations
+            .iter()
+            .filter(|(_, k)| wanted.contains(&k.row.public.id))
+            .map(|(id, _)| (*id, BTreeSet::new()))
+            .collect();
+        self.records(0, &mut |r| {
+            if let Some(sources) = read_from.get_mut(&r.conversation) {
+                sources.insert(r.source);
+            }
+            Ok(true)
+        })?;
+        self.verified(
+            &COMMIT_CONVERSATIONS,
+            (i64::MIN, i64::MAX),
+            &mut |c| {
+                if let (Some(conversation), Some(source)) = (c.int(2), c.int(3))
+                    && let Some(sources) = read_from.get_mut(&conversation)
+                {
+                    sources.insert(source);
+                }
+                Ok(true)
+            },
+            &mut TableTally::default(),
+        )?;
+        let source = |id: &i64| self.sources.get(id).map(|s| s.source.clone());
+        Ok(read_from
+            .into_iter()
+            .filter(|(_, ids)| !ids.is_empty())
+            .filter_map(|(id, ids)| {
+                let all: Option<Vec<ArchivedSource>> = ids.iter().map(source).collect();
+                let public = &self.conversations.get(&id)?.row.public.id;
+                Some((public.clone(), all?))
+            })
+            .collect())
     }
 
     fn is_stray(&self, r: &RecordRow) -> bool {
