@@ -163,31 +163,45 @@ impl Lab {
     /// sources have several captures. Everything is folded into the database file.
     pub fn full() -> Lab {
         static BASE: OnceLock<Lab> = OnceLock::new();
-        BASE.get_or_init(|| {
-            let lab = Lab::made("full");
-            for (to, from) in sessions::samples() {
-                lab.put(&to, &std::fs::read(from).unwrap());
-            }
-            lab.others();
-            let mut grown = Vec::new();
-            for i in 0..10 {
-                grown.push(sessions::claude(i, 40));
-                grown.push(sessions::codex(i, 40));
-            }
-            for (path, text) in &grown {
-                let bytes = text.as_bytes();
-                let half = bytes.len() / 2;
-                let half = half + bytes[half..].iter().position(|b| *b == b'\n').unwrap() + 1;
-                lab.put(path, &bytes[..half]);
-            }
-            lab.index(false);
-            for (path, text) in &grown {
-                lab.put(path, text.as_bytes());
-            }
-            lab.index(false);
-            lab
-        })
-        .copy()
+        BASE.get_or_init(|| Lab::make_full("full")).copy()
+    }
+
+    /// As [`Lab::full`], and the harnesses have pruned all of their files since.
+    pub fn full_pruned() -> Lab {
+        static BASE: OnceLock<Lab> = OnceLock::new();
+        BASE.get_or_init(|| Lab::make_full("full-pruned").pruned())
+            .copy()
+    }
+
+    fn make_full(kind: &str) -> Lab {
+        let lab = Lab::made(kind);
+        for (to, from) in sessions::samples() {
+            lab.put(&to, &std::fs::read(from).unwrap());
+        }
+        lab.others();
+        let mut grown = Vec::new();
+        for i in 0..10 {
+            grown.push(sessions::claude(i, 40));
+            grown.push(sessions::codex(i, 40));
+        }
+        for (path, text) in &grown {
+            let bytes = text.as_bytes();
+            let half = bytes.len() / 2;
+            let half = half + bytes[half..].iter().position(|b| *b == b'\n').unwrap() + 1;
+            lab.put(path, &bytes[..half]);
+        }
+        lab.index(false);
+        for (path, text) in &grown {
+            lab.put(path, text.as_bytes());
+        }
+        lab.index(false);
+        lab
+    }
+
+    fn pruned(self) -> Lab {
+        std::fs::remove_dir_all(self.home()).unwrap();
+        std::fs::create_dir(self.home()).unwrap();
+        self
     }
 
     /// A few short sessions: an archive small enough to damage each of its pages.
@@ -229,26 +243,37 @@ impl Lab {
     /// sources have two captures.
     pub fn mixed(page_size: u32) -> Lab {
         static BASE: OnceLock<Lab> = OnceLock::new();
+        let lab = BASE.get_or_init(|| Lab::make_mixed("mixed")).copy();
+        lab.with_pages_of(page_size);
+        lab
+    }
+
+    /// As [`Lab::mixed`], and the harnesses have pruned all of their files since: what a repair
+    /// leaves to the next index would not come back.
+    pub fn mixed_pruned(page_size: u32) -> Lab {
+        static BASE: OnceLock<Lab> = OnceLock::new();
         let lab = BASE
-            .get_or_init(|| {
-                let lab = Lab::made("mixed");
-                lab.others();
-                for i in 0..4 {
-                    let (path, text) = sessions::claude(300 + i, 6);
-                    lab.put(&path, text.as_bytes());
-                }
-                lab.index(false);
-                for i in 0..4 {
-                    let (path, text) = sessions::claude(300 + i, 12);
-                    lab.put(&path, text.as_bytes());
-                    let (path, text) = sessions::codex(300 + i, 8);
-                    lab.put(&path, text.as_bytes());
-                }
-                lab.index(false);
-                lab
-            })
+            .get_or_init(|| Lab::make_mixed("mixed-pruned").pruned())
             .copy();
         lab.with_pages_of(page_size);
+        lab
+    }
+
+    fn make_mixed(kind: &str) -> Lab {
+        let lab = Lab::made(kind);
+        lab.others();
+        for i in 0..4 {
+            let (path, text) = sessions::claude(300 + i, 6);
+            lab.put(&path, text.as_bytes());
+        }
+        lab.index(false);
+        for i in 0..4 {
+            let (path, text) = sessions::claude(300 + i, 12);
+            lab.put(&path, text.as_bytes());
+            let (path, text) = sessions::codex(300 + i, 8);
+            lab.put(&path, text.as_bytes());
+        }
+        lab.index(false);
         lab
     }
 

@@ -183,11 +183,11 @@ fn r22_beside_others() {
     let sizes: &[u32] = if singles > 10 { &[4096, 1024] } else { &[4096] };
     for page_size in sizes {
         let lab = if singles > 10 {
-            let lab = Lab::full();
+            let lab = Lab::full_pruned();
             lab.with_pages_of(*page_size);
             lab
         } else {
-            Lab::mixed(*page_size)
+            Lab::mixed_pruned(*page_size)
         };
         let before = exported(&lab).unwrap();
         let whole = std::fs::read(lab.db()).unwrap();

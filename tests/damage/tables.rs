@@ -110,7 +110,7 @@ const NAMES: [&str; 2] = ["sqlite_autoindex_conversations_1", "conversations_nat
 
 #[test]
 fn r22_what_lies_in_other_tables_comes_back() {
-    let lab = Lab::mixed(1024);
+    let lab = Lab::mixed_pruned(1024);
     let own = lab.path().join("own.db");
     std::fs::copy(lab.db(), &own).unwrap();
     let before = messages(&own);
