@@ -95,11 +95,7 @@ pub(super) fn open<'m>(
         head: &head,
         siblings: &siblings,
     };
-    let container = if packed {
-        Container::Log
-    } else {
-        parse::method(&beginning, None).container()
-    };
+    let container = parse::container(&beginning, packed);
     let copy = match container {
         Container::Database => Some(scratch::copy(cap, mirror, &job.line)?),
         Container::Log | Container::Document | Container::Text => None,

@@ -18,7 +18,7 @@ use crate::model::plural::count;
 use crate::model::record::{Disposition, ParsedRecord, Piece};
 use crate::model::source::{LOCAL, SourceKey};
 use crate::store::archive::{ArchiveReader, conversation_id};
-use crate::store::mirror::{CaptureLine, ContentReader, MirrorReader};
+use crate::store::mirror::{self, CaptureLine, ContentReader, MirrorReader};
 
 /// Bytes of captures that are read for one file; beyond, the answer is not complete.
 const MAX_READ: u64 = 1 << 30;
@@ -191,16 +191,15 @@ impl<'m> Comparison<'_, 'm> {
     /// Whether the content begins with `len` bytes of this digest.
     fn begins_with(&mut self, line: &CaptureLine, len: u64, want: Digest) -> Result<bool> {
         (self.stop)()?;
-        let Some(content) = self.content(line)? else {
+        let Some(mut content) = self.content(line)? else {
             return Ok(false);
         };
-        let mut hasher = blake3::Hasher::new();
-        let mut part = content.take(len);
-        if std::io::copy(&mut part, &mut hasher).is_err() {
-            self.complete = false;
-            return Ok(false);
-        }
-        Ok(part.limit() == 0 && Digest::from(hasher.finalize()) == want)
+        Ok(
+            mirror::begins_with(&mut content, len, want).unwrap_or_else(|_| {
+                self.complete = false;
+                false
+            }),
+        )
     }
 
     /// The captures that are not the begin of the next one, oldest first.

@@ -19,6 +19,7 @@ use crate::model::record::{Piece, Span};
 use crate::sources::database::member_path;
 use crate::sources::file::Base;
 use crate::store::foreign::ForeignDb;
+use crate::store::mirror;
 use crate::store::wal;
 
 /// Bytes of the beginning of a file beside the one that is read.
@@ -203,10 +204,7 @@ fn pass(file: &File, path: &Path, stop: &dyn Fn() -> Result<()>) -> Result<Pass>
 
 /// Whether the first `len` bytes of a file have this digest.
 pub(super) fn begins_with(path: &Path, len: u64, want: Digest) -> Result<bool> {
-    let mut hasher = blake3::Hasher::new();
-    let mut rest = open(path)?.take(len);
-    std::io::copy(&mut rest, &mut hasher).map_err(|e| Error::io("read", path, e))?;
-    Ok(rest.limit() == 0 && Digest::from(hasher.finalize()) == want)
+    mirror::begins_with(&mut open(path)?, len, want).map_err(|e| Error::io("read", path, e))
 }
 
 /// Bytes that are read as a source.
@@ -292,11 +290,7 @@ pub fn examine(
         head: &head,
         siblings: &siblings,
     };
-    let container = if packed {
-        Container::Log
-    } else {
-        parse::method(&beginning, None).container()
-    };
+    let container = parse::container(&beginning, packed);
     let seen = pass(&file, path, stop)?;
     let modified_ms = before.mtime() * 1000 + before.mtime_nsec() / 1_000_000;
     let live = (0..LIVE_MS).contains(&(now_ms - modified_ms));

@@ -111,6 +111,16 @@ impl Method {
     }
 }
 
+/// The kind of container of a source that is read from its first byte. Only logs are packed.
+#[must_use]
+pub fn container(beginning: &Beginning<'_>, packed: bool) -> Container {
+    if packed {
+        Container::Log
+    } else {
+        method(beginning, None).container()
+    }
+}
+
 /// How the source is read from `from` (from byte 0 when there is none). Of a source that is read
 /// anew as a whole, `from` is where reading the capture before ended.
 #[must_use]
