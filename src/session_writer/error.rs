@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::error::Error;
-use crate::session_log::{AppendError, Refusal, Verdict};
+use crate::session_log::{AppendError, Refusal};
 
 /// Why a session was not written. Unless it says [`WriteError::Torn`], nothing of the batch is there.
 #[derive(Debug)]
@@ -67,10 +67,6 @@ fn refusal(why: &Refusal, f: &mut fmt::Formatter<'_>) -> fmt::Result {
              to event {} are there; read it again",
             expected.bytes, expected.next_seq, found.bytes, found.next_seq
         ),
-        Refusal::Damaged(Verdict::InterruptedTurnRecoverable)
-        | Refusal::Damaged(Verdict::Clean) => {
-            write!(f, "the session can't be continued")
-        }
         Refusal::Damaged(verdict) => write!(
             f,
             "the session is damaged ({}): cass doctor session-log check says how",

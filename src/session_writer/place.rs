@@ -1,6 +1,5 @@
 //! A sessions root: where the log of a session is, and the lock above it.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -171,12 +170,8 @@ fn taken(there: &SessionLog<'_>) -> Error {
 }
 
 fn two(root: &Root, folder: &str, name: &str, why: &str) -> Error {
-    let mut message = String::new();
-    let _ = write!(
-        message,
-        "{} {why}",
-        root.full(&format!("{folder}/{name}")).display()
-    );
+    let path = root.full(&format!("{folder}/{name}"));
+    let message = format!("{} {why}", path.display());
     Error::new(ErrorKind::AmbiguousName, message).with_hint(
         "cass doctor session-log check on the root says which logs are in each other's way.",
     )
