@@ -115,18 +115,13 @@ pub(in crate::doctor) fn lost(sought: &Sought<'_>, missing: &mut [Missing]) -> R
         records(m, held, brought.map_or(&[], Vec::as_slice), gaps, &mut all);
     }
     all.extend(incomplete.into_iter().map(|lost| lost.entry));
-    all.extend(strays.into_iter().map(|(conversation, count)| Lost {
-        conversation: Some(conversation),
-        provider: None,
-        native_id: None,
-        what: LostWhat::Place,
-        count: Some(Count(count)),
-        source: None,
-        seq: None,
-        lines: None,
-        bytes: None,
-        hash: None,
-        reason: MissingReason::RowDamaged,
+    all.extend(strays.into_iter().map(|(conversation, count)| {
+        somewhere(
+            conversation,
+            LostWhat::Place,
+            count,
+            MissingReason::RowDamaged,
+        )
     }));
     give(&names, missing, &mut all);
     all.sort();
@@ -325,18 +320,9 @@ pub(super) fn records(
     all: &mut Vec<Lost>,
 ) {
     let mut rest = m.records.0;
-    let entry = |count: u64| Lost {
-        conversation: Some(m.conversation.clone()),
-        provider: None,
-        native_id: None,
-        what: LostWhat::Records,
-        count: Some(Count(count)),
-        source: None,
-        seq: None,
-        lines: None,
-        bytes: None,
-        hash: None,
-        reason: m.reason,
+    let entry = |count: u64| {
+        let conversation = m.conversation.clone();
+        somewhere(conversation, LostWhat::Records, count, m.reason)
     };
     for b in brought {
         let have = held.0.get(&(b.key, b.seq)).copied().unwrap_or(0);
@@ -458,6 +444,23 @@ fn take_incomplete(
     let new = |l: &Incomplete| keys.contains(&l.key) && !known.contains(&l.key);
     all.extend(found.into_iter().filter(new));
     Ok(())
+}
+
+/// What is lost of a conversation where neither source nor place is known.
+fn somewhere(conversation: String, what: LostWhat, count: u64, reason: MissingReason) -> Lost {
+    Lost {
+        conversation: Some(conversation),
+        provider: None,
+        native_id: None,
+        what,
+        count: Some(Count(count)),
+        source: None,
+        seq: None,
+        lines: None,
+        bytes: None,
+        hash: None,
+        reason,
+    }
 }
 
 /// Takes the rows that an archive would give without what says where they belong. Messages of a
