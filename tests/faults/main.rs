@@ -171,7 +171,7 @@ fn every_change_of_a_name_fails() {
 }
 
 /// What a call may return, by kind, from its manual page; reads as well.
-const ERRORS: [(&[&str], &[&str]); 5] = [
+pub const ERRORS: [(&[&str], &[&str]); 5] = [
     (WRITES, &["EIO", "ENOSPC", "EROFS", "EINTR"]),
     (SYNCS, &["EIO", "ENOSPC", "EROFS", "EINTR"]),
     (NAMES, &["EIO", "ENOSPC", "EROFS", "EACCES", "EINTR"]),

@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
-use super::harness::{CASS, Call, Idle, NAMES, OPENS, SYNCS, WRITES, thread_name_path, walk};
+use super::harness::{
+    CASS, Call, Idle, NAMES, OPENS, READS, SYNCS, WRITES, thread_name_path, walk,
+};
+use super::is_long;
 use super::second_sync::{ALSO, no_second_sync};
 use super::tracer::{Ended, thread_name, under_strace};
 
@@ -183,7 +186,12 @@ impl Shelf {
         }
     }
 
-    /// Every call of a plan's work; `None` where nothing can be traced.
+    /// Every call of a plan's work that can change something; `None` where nothing can be traced.
+    pub fn changes(self: &Arc<Shelf>, plan: Plan) -> Option<Vec<Call>> {
+        Some(changing(self.calls(plan)?))
+    }
+
+    /// Every call of a plan's work.
     pub fn calls(self: &Arc<Shelf>, plan: Plan) -> Option<Vec<Call>> {
         let known = || self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(calls) = known().get(&plan) {
@@ -520,7 +528,8 @@ impl Bench {
         INDEX.iter().map(|w| (*w).to_owned()).collect()
     }
 
-    /// Every call that can change something, of a run without faults from the state as it is.
+    /// Every call of a run without faults from the state as it is; `changes` marks those that can
+    /// change something. Reads are of the long run only, for tracing them takes as long again.
     pub fn calls(&self, args: &[String]) -> Option<Vec<Call>> {
         if Command::new("strace").arg("-V").output().is_err() {
             println!("passed over: strace is missing");
@@ -529,7 +538,8 @@ impl Bench {
         let (mut folders, mut before) = (Vec::new(), Vec::new());
         walk(&self.data(), &mut folders, &mut before);
         let before: Vec<PathBuf> = before.into_iter().map(|f| f.0).collect();
-        let names = [WRITES, SYNCS, NAMES, OPENS].concat();
+        let reads = if is_long() { READS } else { &[] };
+        let names = [WRITES, SYNCS, NAMES, OPENS, reads].concat();
         let ended = self.traced(
             args,
             &[
@@ -559,9 +569,8 @@ impl Bench {
             let Some((_, name, path)) = thread_name_path(line, &home) else {
                 continue;
             };
-            if OPENS.contains(&name.as_str()) && !line.contains("O_CREAT") {
-                continue;
-            }
+            let changes = !READS.contains(&name.as_str())
+                && (!OPENS.contains(&name.as_str()) || line.contains("O_CREAT"));
             let path = without_ids(&path.replace(&home, "~"));
             let k = seen.entry((name.clone(), path.clone())).or_default();
             *k += 1;
@@ -570,7 +579,7 @@ impl Bench {
                 of_name,
                 name,
                 path,
-                changes: true,
+                changes,
                 idle,
             });
         }
@@ -872,7 +881,7 @@ impl Bench {
             ),
             Err(e) => assert!(mute, "{when}: no document (I8): {e}: {ended:?}"),
         }
-        if call.is_one_of(SYNCS) {
+        if call.is_one_of(SYNCS) && error != "EINTR" {
             no_second_sync(&ended, &when);
         }
         self.explained(&when);
@@ -883,6 +892,12 @@ impl Bench {
         self.ends_clean(&when);
         true
     }
+}
+
+/// Those that can change something.
+pub fn changing(mut calls: Vec<Call>) -> Vec<Call> {
+    calls.retain(|c| c.changes);
+    calls
 }
 
 /// The argument vector that applies the plan of a document.
