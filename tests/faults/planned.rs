@@ -116,6 +116,8 @@ fn all(what: &str, faults: &[(&[&str], Fault)]) {
         .iter()
         .flat_map(|(plan, cases)| cases.chunks(30).map(|c| (*plan, c.to_vec())))
         .collect();
+    let total: usize = cases.iter().map(|c| c.1.len()).sum();
+    println!("{what}: {total} cases");
     let (done, elsewhere) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let wrong: Vec<String> = pieces
         .par_iter()
@@ -139,7 +141,6 @@ fn all(what: &str, faults: &[(&[&str], Fault)]) {
             wrong
         })
         .collect();
-    let total: usize = cases.iter().map(|c| c.1.len()).sum();
     let (done, elsewhere) = (done.into_inner(), elsewhere.into_inner());
     println!("torture | {what} | {total} | {done} | {} |", wrong.len());
     assert!(wrong.is_empty(), "{} cases: {wrong:#?}", wrong.len());
