@@ -3,7 +3,8 @@
 //! An ordinary run samples: it kills a rebuild at the first and the last of each kind of call at each
 //! path (ids of runs left out) and an undo at the last of each; of the other plans, and of calls that
 //! fail, only kinds and paths that were not met before. `CASS_FAULTS=long` takes every call of every
-//! plan, with every error that the call may return, reads too.
+//! plan, with every error that the call may return; of what only
+//! reads or opens to read, the first and the last at each path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,19 +74,21 @@ fn cases(shelf: &Arc<Shelf>, faults: &[(&[&str], Fault)]) -> Option<Cases> {
         let changes = changing(calls.clone());
         let mut mine = Vec::new();
         for (names, fault) in faults {
-            let of = match fault {
-                Fault::Error(_) if is_long() => &calls,
-                _ => &changes,
-            };
-            let wanted: Vec<Call> = of.iter().filter(|c| c.is_one_of(names)).cloned().collect();
-            let wanted = if is_long() {
-                wanted
-            } else {
-                let twice = plan == Plan::Rebuild && *fault == Fault::Kill;
-                let sampled = sampled(&wanted, if twice { 2 } else { 1 });
-                match fault {
-                    Fault::Kill => moved_on(&changes, sampled),
-                    Fault::Error(_) => sampled,
+            let named = |c: &&Call| c.is_one_of(names);
+            let wanted: Vec<Call> = changes.iter().filter(named).cloned().collect();
+            let wanted = match fault {
+                Fault::Kill if is_long() => wanted,
+                Fault::Kill => {
+                    let times = if plan == Plan::Rebuild { 2 } else { 1 };
+                    moved_on(&changes, sampled(&wanted, times))
+                }
+                Fault::Error(_) if !is_long() => sampled(&wanted, 1),
+                // What is only read can't want for room.
+                Fault::Error("ENOSPC" | "EROFS") => wanted,
+                Fault::Error(_) => {
+                    let idle = calls.iter().filter(|c| !c.changes).filter(named).cloned();
+                    let idle: Vec<Call> = idle.collect();
+                    [wanted, sampled(&idle, 2)].concat()
                 }
             };
             for call in wanted {
