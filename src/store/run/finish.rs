@@ -145,7 +145,10 @@ pub fn complete_promotion(
     };
     if let Some(error) = error
         && attempt == Attempt::First
-        && matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace)
+        && matches!(
+            error.kind(),
+            ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::PermissionDenied
+        )
     {
         return Err(error);
     }
