@@ -316,7 +316,8 @@ fn ten_failed_repairs_leave_what_one_leaves() {
 #[test]
 fn an_apply_syncs_in_order() {
     let shelf = Shelf::shared();
-    for plan in PLANS.into_iter().filter(|p| *p != Plan::Fix) {
+    let derived = [Plan::Fix, Plan::Derived];
+    for plan in PLANS.into_iter().filter(|p| !derived.contains(p)) {
         if shelf.calls(plan).is_none() {
             return;
         }
