@@ -30,6 +30,7 @@ trap 'rm -f "$log" "$rows"' EXIT
 status=0
 run() { cargo test --locked "$@" -- --nocapture >>"$log" 2>&1 || status=$?; }
 run --test faults planned::
+run --test faults random::
 run --test plan
 run --test repair
 run --test backups

@@ -21,6 +21,7 @@
 
 mod harness;
 mod planned;
+mod random;
 mod second_sync;
 mod tracer;
 mod works;

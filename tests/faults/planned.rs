@@ -417,7 +417,8 @@ fn in_order(plan: Plan, log: &str, data: &str) {
                 if dirty.contains(&from) {
                     fail("named before it was synced", &dirty);
                 }
-                if to.ends_with("/CURRENT") {
+                // That of the lexical index is another.
+                if to.ends_with("/CURRENT") && inside(&to) {
                     renamed_current += 1;
                     let left = dirty_below(&dirty, "/generations");
                     if !left.is_empty() {

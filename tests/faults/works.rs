@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -49,6 +50,8 @@ pub enum Plan {
     Undo,
     /// `doctor --fix`: the lexical index is damaged.
     Fix,
+    /// `repair`: the lexical index is noise.
+    Derived,
     /// `repair`: what nothing holds is put on record as lost.
     Accept,
     /// `runs undo` of that: it is promised again.
@@ -57,7 +60,7 @@ pub enum Plan {
     Begin,
 }
 
-pub const PLANS: [Plan; 14] = [
+pub const PLANS: [Plan; 15] = [
     Plan::RePoint,
     Plan::Recover,
     Plan::Rebuild,
@@ -69,6 +72,7 @@ pub const PLANS: [Plan; 14] = [
     Plan::Restore,
     Plan::Undo,
     Plan::Fix,
+    Plan::Derived,
     Plan::Accept,
     Plan::Withdraw,
     Plan::Begin,
@@ -256,7 +260,7 @@ impl Bench {
         b.put(SECOND, &session(2, 4));
         b.good(INDEX);
         b.put(CLAUDE, &session(1, 16));
-        if plan == Plan::Fix {
+        if matches!(plan, Plan::Fix | Plan::Derived) {
             b.good(&["index", "--json"]);
         } else {
             b.good(INDEX);
@@ -356,8 +360,10 @@ impl Bench {
                 fs::write(self.db(&live), [9u8; 50_000]).expect("the database");
                 self.truth = BTreeMap::new();
             }
-            Plan::Fix => {
-                self.words = words(&["doctor", "--fix"]);
+            Plan::Fix | Plan::Derived => {
+                if self.plan == Plan::Fix {
+                    self.words = words(&["doctor", "--fix"]);
+                }
                 let pointer = self.data().join("derived/lexical/CURRENT");
                 let name = fs::read_to_string(&pointer).expect("an index");
                 let folder = self.data().join("derived/lexical").join(name.trim());
@@ -366,7 +372,11 @@ impl Bench {
                     .map(|e| e.expect("an entry").path())
                     .max_by_key(|p| fs::metadata(p).map_or(0, |m| m.len()))
                     .expect("a file");
-                fs::remove_file(file).expect("a file of the index");
+                if self.plan == Plan::Fix {
+                    fs::remove_file(file).expect("a file of the index");
+                } else {
+                    fs::write(file, [7u8; 30_000]).expect("a file of the index");
+                }
             }
         }
     }
@@ -862,6 +872,35 @@ impl Bench {
         self.explained(&when);
         self.ends_clean(&when);
         true
+    }
+
+    /// How long its work takes when nobody stops it.
+    pub fn undisturbed(&self) -> Duration {
+        self.put_back();
+        let begun = Instant::now();
+        let ran = self.argv(&self.argv);
+        assert_eq!(ran.code, 0, "{:?}: {}", self.plan, ran.text);
+        begun.elapsed()
+    }
+
+    /// Kills its work after a while; whether it had not ended by then.
+    pub fn killed_after(&self, delay: Duration, when: &str) -> bool {
+        self.put_back();
+        let mut command = self.command(CASS, &[], &self.argv);
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().expect("it starts");
+        std::thread::sleep(delay);
+        child.kill().expect("it can be killed");
+        let code = child.wait().expect("it ends").code();
+        self.explained(when);
+        match code {
+            None => self.ends_clean(when),
+            Some(0) if self.plan == Plan::Rehearse => {}
+            // What was acknowledged is there without another run.
+            Some(0) => self.reached(when),
+            Some(code) => panic!("{when}: exit {code}"),
+        }
+        code.is_none()
     }
 
     pub fn fails_at(&self, call: &Call, error: &str) -> bool {

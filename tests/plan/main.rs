@@ -19,6 +19,7 @@ mod sandbox;
 #[allow(dead_code)]
 mod lab;
 
+mod beside;
 mod crowd;
 mod fingerprints;
 mod kills;

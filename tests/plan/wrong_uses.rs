@@ -56,10 +56,10 @@ const MISUSES: [Misuse; 11] = [
 ];
 
 /// One command in a state in which it has something to do.
-struct Row {
-    name: &'static str,
+pub struct Row {
+    pub name: &'static str,
     /// `None`: it runs at once and takes no plan.
-    state: Option<&'static LazyLock<State>>,
+    pub state: Option<&'static LazyLock<State>>,
     /// What its plan covers is changed.
     change: fn(&Place),
     /// How it may end after the change, beside `plan-mismatch`.
@@ -110,7 +110,7 @@ fn news(p: &Place) {
     p.run(&["index"]);
 }
 
-const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     at_once("index"),
     at_once("doctor --fix"),
     row("repair, rung 0", &RE_POINT, &[], damage_db),
@@ -296,22 +296,34 @@ static AT_ONCE: LazyLock<Sandbox> = LazyLock::new(|| {
     s
 });
 
-impl Bench {
-    fn new(row: &'static Row) -> Bench {
-        let (p, words, apply, fingerprint, elsewhere) = match row.state {
+impl Row {
+    /// A copy of its state, and the words that do its work there.
+    pub fn at_work(&self) -> (Place, Vec<String>) {
+        match self.state {
             None => {
-                let words: Vec<String> = row.name.split(' ').map(str::to_owned).collect();
-                let p = Place::copy_of(AT_ONCE.path());
-                (p, words.clone(), words, String::new(), String::new())
+                let words = self.name.split(' ').map(str::to_owned).collect();
+                (Place::copy_of(AT_ONCE.path()), words)
             }
             Some(state) => {
-                let kind = KINDS.iter().find(|k| std::ptr::eq(k.state, state));
                 let p = Place::copy_of(&state.path());
-                let words = state.words_at(&p, &state.words);
                 let apply = state.words_at(&p, &state.apply);
+                (p, apply)
+            }
+        }
+    }
+}
+
+impl Bench {
+    fn new(row: &'static Row) -> Bench {
+        let (p, apply) = row.at_work();
+        let (words, fingerprint, elsewhere) = match row.state {
+            None => (apply.clone(), String::new(), String::new()),
+            Some(state) => {
+                let kind = KINDS.iter().find(|k| std::ptr::eq(k.state, state));
+                let words = state.words_at(&p, &state.words);
                 let elsewhere = (kind.unwrap().anew)().fingerprint;
                 assert_ne!(elsewhere, state.fingerprint, "{}", row.name);
-                (p, words, apply, state.fingerprint.clone(), elsewhere)
+                (words, state.fingerprint.clone(), elsewhere)
             }
         };
         // Where nothing else can be planned, the same command with another request has to do.
@@ -443,10 +455,8 @@ impl Bench {
     fn beside(&self, command: &str) -> Vec<String> {
         let holder = Holder::of(&self.p, command);
         let answer = Answer {
-            codes: vec![7],
-            kind: Some("lock-busy"),
             told: Some(format!("cass {command} (pid ")),
-            shows_plan: false,
+            ..Answer::busy()
         };
         let wrong = self.refused(&self.apply, &answer, |words| self.p.run(words));
         drop(holder);
@@ -487,25 +497,7 @@ impl Bench {
             wrong.push(format!("changed {changed:?}"));
         }
         let err = &refused.json["err"];
-        if !answer.codes.contains(&refused.code) {
-            wrong.push(format!("exit {}", refused.code));
-        }
-        if let Some(kind) = answer.kind.filter(|_| refused.code == answer.codes[0])
-            && err["kind"] != kind
-        {
-            wrong.push(format!("kind {}", err["kind"]));
-        }
-        if err["message"].as_str().is_none_or(|m| m.len() < 20) {
-            wrong.push("no message".to_owned());
-        }
-        if err["hint"].as_str().is_none_or(|h| h.len() < 10) {
-            wrong.push("no hint".to_owned());
-        }
-        if let Some(told) = &answer.told
-            && !err.to_string().contains(told)
-        {
-            wrong.push(format!("says nothing of {told:?}"));
-        }
+        wrong.extend(answer.wrong_in(&refused));
         if answer.shows_plan && refused.code == answer.codes[0] {
             wrong.extend(self.follow(&err["hint_argv"]));
         }
@@ -530,16 +522,51 @@ impl Bench {
 }
 
 /// How a refusal must look.
-struct Answer {
-    codes: Vec<i32>,
+pub struct Answer {
+    pub codes: Vec<i32>,
     /// With the first code.
-    kind: Option<&'static str>,
-    told: Option<String>,
+    pub kind: Option<&'static str>,
+    pub told: Option<String>,
     /// Whether it names the command that shows the plan.
-    shows_plan: bool,
+    pub shows_plan: bool,
 }
 
 impl Answer {
+    /// What is wrong with a refusal, the plan that it names aside.
+    pub fn wrong_in(&self, refused: &Ran) -> Vec<String> {
+        let err = &refused.json["err"];
+        let mut wrong = Vec::new();
+        if !self.codes.contains(&refused.code) {
+            wrong.push(format!("exit {}", refused.code));
+        }
+        if let Some(kind) = self.kind.filter(|_| refused.code == self.codes[0])
+            && err["kind"] != kind
+        {
+            wrong.push(format!("kind {}", err["kind"]));
+        }
+        if err["message"].as_str().is_none_or(|m| m.len() < 20) {
+            wrong.push("no message".to_owned());
+        }
+        if err["hint"].as_str().is_none_or(|h| h.len() < 10) {
+            wrong.push("no hint".to_owned());
+        }
+        if let Some(told) = &self.told
+            && !err.to_string().contains(told)
+        {
+            wrong.push(format!("says nothing of {told:?}"));
+        }
+        wrong
+    }
+
+    pub fn busy() -> Answer {
+        Answer {
+            codes: vec![7],
+            kind: Some("lock-busy"),
+            told: None,
+            shows_plan: false,
+        }
+    }
+
     fn usage() -> Answer {
         Answer {
             codes: vec![2],
@@ -549,7 +576,7 @@ impl Answer {
         }
     }
 
-    fn mismatch() -> Answer {
+    pub fn mismatch() -> Answer {
         Answer {
             codes: vec![20],
             kind: Some("plan-mismatch"),

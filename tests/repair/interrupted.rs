@@ -1,6 +1,7 @@
 //! What killed and failed runs leave: each is found, each has its plan, each ends clean.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use super::lab::{
     apply, apply_argv, back_up, bytes, copy, current, damage_text, db, exported, fingerprint,
     indexed, killed, plan, run_argv, tamper,
 };
-use super::sandbox::{Ran, Sandbox};
+use super::sandbox::{Ran, Sandbox, content};
 
 /// The finding with this code, if the check has it.
 fn found(s: &Sandbox, code: &str) -> Option<Value> {
@@ -252,6 +253,128 @@ fn whatever_current_holds_instead_of_the_archives_name_it_is_put_right() {
         assert_eq!(taken, true, "{bytes:?}: {}", repair.stdout);
         apply(&s, &repair).expect(0);
         assert_eq!(fs::read(s.data().join("CURRENT")).unwrap(), b"g00000001\n");
+        clean(&s, &truth);
+    }
+}
+
+/// The check names a receipt that can't be read, in every form of damage, and no other.
+#[test]
+fn a_damaged_receipt_is_found_by_name() {
+    let s = indexed();
+    let mut receipts = Vec::new();
+    for _ in 0..2 {
+        tamper(&s);
+        let repaired = super::lab::repair(&s);
+        receipts.push(repaired.text("/receipt/path").to_owned());
+    }
+    let told = |args: &[&str]| -> Vec<Value> {
+        let check = s.run(&[&["doctor", "check", "--detail", "full"], args].concat());
+        let check = check.expect(0);
+        let all = check.at("/findings").as_array().unwrap().clone();
+        let about = |f: &Value| f["code"].as_str().unwrap().starts_with("receipt");
+        all.into_iter().filter(about).collect()
+    };
+    assert_eq!(told(&[]), told(&["--deep"]));
+    assert_eq!(told(&[]), Vec::<Value>::new());
+    for name in &receipts {
+        let path = s.data().join(name);
+        let whole = fs::read(&path).unwrap();
+        let flipped = |at: usize| {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            bytes
+        };
+        let status = whole.windows(9).position(|w| w == b"\"applied\"");
+        let digest = whole.len() - 20;
+        for bytes in [
+            flipped(0),
+            flipped(status.unwrap() + 3),
+            flipped(digest),
+            whole[..whole.len() / 2].to_vec(),
+            Vec::new(),
+            [&whole[..], b"x"].concat(),
+        ] {
+            fs::write(&path, &bytes).unwrap();
+            for args in [&[][..], &["--deep"]] {
+                let found = told(args);
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert_eq!(found[0]["code"], "receipt-damaged");
+                assert_eq!(found[0]["severity"], "warn");
+                assert_eq!(found[0]["subject"], name.as_str());
+                let message = found[0]["message"].as_str().unwrap();
+                assert!(message.contains("undone"), "{message}");
+            }
+            // What the run did is as it was.
+            let idle = plan(&s, &["doctor", "repair"]).expect(0);
+            assert_eq!(idle.text("/status"), "no-op", "{}", idle.stdout);
+        }
+        fs::write(&path, &whole).unwrap();
+    }
+    assert_eq!(told(&["--deep"]), Vec::<Value>::new());
+    let all = super::sandbox::files_below(&s.data().join("doctor/receipts"));
+    for path in &all {
+        fs::write(path, b"{").unwrap();
+    }
+    assert_eq!((all.len(), told(&[]).len()), (2, 2));
+}
+
+/// What the run did is not undone, and nothing that it made is removed: the receipt is written anew.
+#[test]
+fn a_receipt_that_is_gone_is_written_anew() {
+    for (which, then_undone) in [(0, false), (1, false), (0, true), (1, true)] {
+        let s = indexed();
+        let truth = exported(&s);
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            tamper(&s);
+            runs.push(super::lab::repair(&s));
+        }
+        if then_undone {
+            let undo = plan(&s, &["doctor", "runs", "undo", "latest"]).expect(0);
+            apply(&s, &undo).expect(0);
+        }
+        let receipt = s.data().join(runs[which].text("/receipt/path"));
+        let run = runs[which].text("/receipt/run_id");
+        // Seals are dated.
+        let kept = |s: &Sandbox| {
+            let kept = content(&s.data()).into_iter();
+            let kept = kept.filter(|(path, _)| {
+                ["agent_search.db", "coverage.jsonl", "CURRENT"]
+                    .map(Path::new)
+                    .iter()
+                    .any(|name| path.ends_with(name))
+            });
+            kept.collect::<Vec<_>>()
+        };
+        let (before, show) = (
+            kept(&s),
+            s.run(&["doctor", "runs", "show", run]).expect(0).json,
+        );
+        // As the finding of a damaged one says.
+        fs::remove_file(&receipt).unwrap();
+        assert_eq!(
+            found(&s, "interrupted-operation").unwrap()["severity"],
+            "warn"
+        );
+        let index = s.run(&["index", "--skip-lexical"]);
+        let what = format!("{which}, undone: {then_undone}: {}", index.stdout);
+        // The archive that an undo put back is the damaged one.
+        assert_eq!(index.code, 0, "{what}");
+        assert!(kept(&s) == before, "{what}");
+        assert!(found(&s, "interrupted-operation").is_none(), "{what}");
+        let anew = s.run(&["doctor", "runs", "show", run]).expect(0).json;
+        for key in ["status", "backup_id", "undone_by", "plan_fingerprint"] {
+            // What an undo put back is live and no backup any more.
+            if key == "backup_id" && which == 1 && then_undone {
+                continue;
+            }
+            assert_eq!(anew["receipt"][key], show["receipt"][key], "{key}: {what}");
+        }
+        if then_undone {
+            assert_eq!(current(&s), "g00000002");
+            super::lab::repair(&s);
+        }
+        s.run(&["index"]).expect(0);
         clean(&s, &truth);
     }
 }

@@ -1,14 +1,16 @@
-//! `repair.*`: what a repair that failed, or was killed, left behind.
+//! `repair.*`: what a repair that failed, or was killed, left behind, and whether the records of
+//! those that ended can be read.
 
 use super::context::{ArchivePlace, Context};
+use super::findings::Capped;
 use super::layout::what_to_do;
 use crate::disk::{EntryKind, writer_owner};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
 use crate::model::next::Next;
 use crate::model::verdict::RepairMarker;
 use crate::store::generation::GenerationId;
-use crate::store::run::{self, MarkerState};
+use crate::store::run::{self, MarkerState, RunId};
 use crate::store::{layout, seal};
 
 pub(super) fn marker(cx: &mut Context) -> Vec<CheckResult> {
@@ -59,8 +61,9 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
     let Some(root) = &cx.root else {
         return Context::skip(&[id], SkipReason::NoArchive, None);
     };
-    let open = match run::open_intents(root) {
-        Ok(open) => open,
+    let looked = run::open_intents(root).and_then(|open| Ok((open, run::with_receipt(root)?)));
+    let (open, ended) = match looked {
+        Ok(looked) => looked,
         Err(e) if e.kind() == ErrorKind::SchemaTooNew => return not_ours(id),
         Err(e) => {
             let f = Finding::new(
@@ -75,8 +78,7 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
     };
     let count = open.len() as u64;
     let is_damaged = open.iter().any(|(_, intent)| intent.is_none());
-    cx.facts.operation.interrupted = count;
-    let mut findings = Vec::new();
+    let mut findings = Capped::default();
     if count > 0 {
         // Who holds the lock is at work: what has no receipt yet may get it in a moment.
         let running = writer_owner(root).is_ok_and(|owner| owner.is_some());
@@ -109,7 +111,55 @@ pub(super) fn interrupted(cx: &mut Context) -> Vec<CheckResult> {
             })
         });
     }
-    vec![CheckResult::ran(id, findings)]
+    let mut stopped = false;
+    for run in &ended {
+        if cx.should_stop() {
+            stopped = true;
+            break;
+        }
+        match run::read_receipt(root, run) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::SchemaTooNew => return not_ours(id),
+            Err(e) => findings.push(lost_receipt(run, &e)),
+        }
+    }
+    let findings = findings.into_list(id);
+    let result = if stopped {
+        CheckResult::unknown(id, cx.stop_reason(), findings)
+    } else {
+        CheckResult::ran(id, findings)
+    };
+    cx.facts.operation.interrupted = count;
+    vec![result]
+}
+
+/// That the record of a run is lost; archive and mirror don't depend on it.
+fn lost_receipt(run: &RunId, e: &Error) -> Finding {
+    let path = run::path_of(run);
+    let (code, what, cure) = if e.kind() == ErrorKind::ArchiveCorrupt {
+        (
+            "receipt-damaged",
+            "is damaged",
+            "put the file back from a copy of the data directory, or move it away and the next command \
+             that writes makes it anew as far as the intent tells",
+        )
+    } else {
+        (
+            "receipt-unreadable",
+            "can't be read",
+            "see its mode and owner",
+        )
+    };
+    let message =
+        format!("{path} {what}: how that run ended is not known, and it can't be undone; {cure}");
+    Finding::new(
+        CheckId::RepairInterrupted,
+        code,
+        Severity::Warn,
+        path,
+        message,
+    )
+    .with_next(Next::RunsList)
 }
 
 pub(super) fn orphans(cx: &mut Context) -> Vec<CheckResult> {

@@ -4,6 +4,7 @@
 //! finished: the outgoing generation is sealed, the promotion written to the coverage ledger, the
 //! archive probed, the receipt written. Otherwise it has not, and is closed: what it was building is
 //! removed and the receipt says `failed`. Each step can be repeated, so a second kill costs nothing.
+//! A run that others followed was not killed: its receipt was lost, and only that is made anew.
 
 use super::RunId;
 use super::event::EventLog;
@@ -19,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::Interrupt;
 use crate::model::plan::{Action, Coverage};
 use crate::store::archive::{ArchiveReader, Head, promote_line};
-use crate::store::coverage;
+use crate::store::coverage::{self, Line};
 use crate::store::generation::{self, Generation, GenerationId, current_or_none};
 use crate::store::seal::{self, Sealing};
 use crate::store::{backup, layout};
@@ -320,8 +321,12 @@ pub fn close(
     now_ms: i64,
 ) -> Result<Finished> {
     let root = cap.root();
+    let past = past_of(root, intent)?;
     let took_effect = match &intent.target {
-        Some(target) => current_or_none(root)?.as_ref() == Some(&target.generation),
+        Some(target) => {
+            !matches!(past, Past::Followed(_))
+                && current_or_none(root)?.as_ref() == Some(&target.generation)
+        }
         None => false,
     };
     let mut receipt = Receipt {
@@ -333,7 +338,10 @@ pub fn close(
         begun_ms: intent.begun_ms,
         ended_ms: now_ms,
         cass_version: env!("CARGO_PKG_VERSION").to_owned(),
-        actions: outcomes(intent, took_effect),
+        actions: outcomes(
+            intent,
+            took_effect || past == Past::Followed(RunStatus::Applied),
+        ),
         before: intent.before.clone(),
         after: None,
         backup_id: None,
@@ -358,13 +366,20 @@ pub fn close(
         receipt.probes = done.probes;
         receipt.coverage_after = done.coverage;
     } else if let (Some(target), Some(before)) = (&intent.target, &intent.before)
-        && was_promoted(root, intent, &target.generation)?
+        && past == Past::Last
         && current_or_none(root)?.as_ref() == Some(before)
     {
         // It was killed between going back and saying so.
         roll_back(cap, log, intent, before, &target.generation, now_ms)?;
         receipt.status = RunStatus::RolledBack;
         receipt.error = Some("a probe failed after the promotion".to_owned());
+    } else if let Past::Followed(status) = past {
+        receipt.status = status;
+        if let Some(before) = &intent.before
+            && seal::is_sealed(root, before)?
+        {
+            receipt.backup_id = Some(before.to_string());
+        }
     } else if let Some(backup) = made_by(cap, intent)? {
         receipt.status = RunStatus::Applied;
         receipt.actions = outcomes(intent, true);
@@ -385,7 +400,11 @@ pub fn close(
         }
         receipt.error = Some("the run was killed before it took effect".to_owned());
     }
-    receipt.after = current_or_none(root)?;
+    receipt.after = match past {
+        Past::Followed(RunStatus::Applied) => intent.target.as_ref().map(|t| t.generation.clone()),
+        Past::Followed(_) => intent.before.clone(),
+        Past::None | Past::Last => current_or_none(root)?,
+    };
     let path = write_receipt(cap, log, &receipt)?;
     Ok(Finished {
         run_id: intent.run_id.clone(),
@@ -394,19 +413,51 @@ pub fn close(
     })
 }
 
-/// Whether the ledger says, in the words of this run, that its target was promoted or taken back.
-fn was_promoted(root: &Root, intent: &Intent, target: &GenerationId) -> Result<bool> {
+/// What is known of a run's promotion beside `CURRENT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// It promoted nothing.
+    None,
+    /// The newest promotion is its own.
+    Last,
+    /// Other runs promoted theirs since: it had a receipt, which is gone. This is how it ended.
+    /// Nothing of it is finished or taken back, whatever `CURRENT` names by now.
+    Followed(RunStatus),
+}
+
+/// What the ledger, or a seal on what only this run could have made live, says of a promotion.
+fn past_of(root: &Root, intent: &Intent) -> Result<Past> {
+    let Some(target) = &intent.target else {
+        return Ok(Past::None);
+    };
     let path = receipt::path_of(&intent.run_id);
-    let mut found = false;
+    let (mut own, mut last) = (None, false);
     coverage::for_each(
         root,
         &mut |_, line| {
-            found |= line.promotion_of(&path).is_some_and(|id| id == target);
+            if let Line::Promote(_) = line {
+                let of_this = line.promotion_of(&path);
+                last = of_this.is_some();
+                if let Some(generation) = of_this {
+                    own = Some(if *generation == target.generation {
+                        RunStatus::Applied
+                    } else {
+                        RunStatus::RolledBack
+                    });
+                }
+            }
             Ok(())
         },
         &mut |_| Ok(()),
     )?;
-    Ok(found)
+    Ok(match own {
+        Some(_) if last => Past::Last,
+        Some(status) => Past::Followed(status),
+        None if target.made_here && seal::is_sealed(root, &target.generation)? => {
+            Past::Followed(RunStatus::Applied)
+        }
+        None => Past::None,
+    })
 }
 
 /// The backup of a run that had nothing else to do and was killed before its receipt. What it had

@@ -31,7 +31,7 @@ pub use probe::{Probe, probe};
 pub use quarantine::{moved_by, put_aside, put_back};
 pub use receipt::{
     ActionOutcome, FORMAT as RECEIPT_FORMAT, Moved, OutcomeWord, Receipt, RunStatus, path_of,
-    read_receipt, receipt_of, receipts, was_rehearsed, write_receipt,
+    read_receipt, receipt_of, receipts, was_rehearsed, with_receipt, write_receipt,
 };
 
 use serde::{Deserialize, Serialize};

@@ -200,13 +200,21 @@ pub fn read_receipt(root: &Root, run: &RunId) -> Result<Option<Receipt>> {
     Ok(Some(signed.receipt))
 }
 
+/// The runs that have a receipt, oldest first, whatever is in it.
+///
+/// # Errors
+/// `io` or `permission-denied`.
+pub fn with_receipt(root: &Root) -> Result<Vec<RunId>> {
+    run_files(root, layout::RECEIPTS)
+}
+
 /// Every receipt, oldest first; a damaged one as `None`.
 ///
 /// # Errors
 /// `schema-too-new`; `io` or `permission-denied`.
 pub fn receipts(root: &Root) -> Result<Vec<(RunId, Option<Receipt>)>> {
     let mut all = Vec::new();
-    for run in run_files(root, layout::RECEIPTS)? {
+    for run in with_receipt(root)? {
         // A damaged receipt takes nothing from the others; what a newer one undid is not known.
         let receipt = match read_receipt(root, &run) {
             Err(e) if e.kind() == ErrorKind::SchemaTooNew => return Err(e),
