@@ -378,3 +378,26 @@ fn a_receipt_that_is_gone_is_written_anew() {
         clean(&s, &truth);
     }
 }
+
+/// What was added to an archive since outlives the loss of the receipt that made it live, even where
+/// that archive is damaged by now.
+#[test]
+fn a_lost_receipt_takes_back_nothing_that_was_added_since() {
+    let s = indexed();
+    tamper(&s);
+    let run = super::lab::repair(&s);
+    s.put(
+        ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl",
+        &super::lab::claude(80),
+    );
+    s.run(&["index"]).expect(0);
+    let truth = exported(&s);
+    let live = current(&s);
+    fs::remove_file(s.data().join(run.text("/receipt/path"))).unwrap();
+    fs::write(db(&s), b"no database").unwrap();
+    let index = s.run(&["index", "--skip-lexical"]);
+    assert_eq!(current(&s), live, "{}", index.stdout);
+    super::lab::repair(&s);
+    s.run(&["index"]).expect(0);
+    clean(&s, &truth);
+}

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::Interrupt;
 use crate::model::plan::{Action, Coverage};
 use crate::store::archive::{ArchiveReader, Head, promote_line};
-use crate::store::coverage::{self, Line};
+use crate::store::coverage;
 use crate::store::generation::{self, Generation, GenerationId, current_or_none};
 use crate::store::seal::{self, Sealing};
 use crate::store::{backup, layout};
@@ -418,9 +418,9 @@ pub fn close(
 enum Past {
     /// It promoted nothing.
     None,
-    /// The newest promotion is its own.
+    /// The newest line of the ledger is its own.
     Last,
-    /// Other runs promoted theirs since: it had a receipt, which is gone. This is how it ended.
+    /// Others promoted or committed since: it had a receipt, which is gone. This is how it ended.
     /// Nothing of it is finished or taken back, whatever `CURRENT` names by now.
     Followed(RunStatus),
 }
@@ -435,16 +435,15 @@ fn past_of(root: &Root, intent: &Intent) -> Result<Past> {
     coverage::for_each(
         root,
         &mut |_, line| {
-            if let Line::Promote(_) = line {
-                let of_this = line.promotion_of(&path);
-                last = of_this.is_some();
-                if let Some(generation) = of_this {
-                    own = Some(if *generation == target.generation {
-                        RunStatus::Applied
-                    } else {
-                        RunStatus::RolledBack
-                    });
-                }
+            // What commits finishes an open run first.
+            let of_this = line.promotion_of(&path);
+            last = of_this.is_some();
+            if let Some(generation) = of_this {
+                own = Some(if *generation == target.generation {
+                    RunStatus::Applied
+                } else {
+                    RunStatus::RolledBack
+                });
             }
             Ok(())
         },
