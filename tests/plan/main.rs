@@ -19,6 +19,10 @@ mod sandbox;
 #[allow(dead_code)]
 mod lab;
 
+#[path = "../schemas/frozen.rs"]
+#[allow(dead_code)]
+mod frozen;
+
 mod crowd;
 mod fingerprints;
 mod kills;
