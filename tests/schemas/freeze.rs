@@ -123,11 +123,13 @@ fn write_readme(folder: &Path) {
          again**: `tests/schemas/` proves with it that a later program still reads, extends, repairs and \
          restores what this one left.\n\n\
          | file | what |\n|---|---|\n\
-         | `data/` | the data directory, byte for byte (git keeps neither modes nor empty folders) |\n\
+         | `data/` | the data directory, byte for byte (git keeps neither modes nor empty folders; left out are \
+         `-shm` and lock information) |\n\
          | `export.json` | every session with its messages, as `cass export` gave them then |\n\
          | `captures.tsv` | every capture of every source: path, number, length, BLAKE3 |\n\
          | `files.tsv` | length and BLAKE3 of every file of `data/` |\n\n\
-         The sessions are those of `tests/schemas/sources.rs`, two of them from `tests/fixtures/sessions/`: \
+         The sources lay below `/proc/self/cwd/home`, so no machine's path is in it and a test can put them back where \
+         they were. The sessions are those of `tests/schemas/sources.rs`, two of them from `tests/fixtures/sessions/`: \
          a database of Cursor (`S2thend/cursor-history`, MIT) and a document of Gemini CLI \
          (`jazzyalex/agent-sessions`, MIT).\n",
         env!("CARGO_PKG_VERSION")
