@@ -65,14 +65,19 @@ fn present() -> (i64, BTreeSet<String>) {
     made
 }
 
-/// How many records the live archive has rows of, copies included.
-fn rows(s: &Sandbox) -> i64 {
+/// Where the records of all sources lie: path, epoch, offset, length, number of the line.
+fn places(s: &Sandbox) -> Vec<(Vec<u8>, u32, u32, u32, u32)> {
     let copy = tempfile::tempdir_in(s.path()).unwrap();
     let path = copy.path().join("copy.db");
     fs::copy(db(s), &path).unwrap();
     let conn = Connection::open(&path).unwrap();
-    conn.query_row("SELECT count(*) FROM records", [], |r| r.get(0))
-        .unwrap()
+    let select = "SELECT path, records.epoch, offset, len, line FROM records \
+                  JOIN sources ON sources.id = records.source ORDER BY 1, 2, 3";
+    let mut all = conn.prepare(select).unwrap();
+    let rows = all.query_map([], |r| {
+        Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?))
+    });
+    rows.unwrap().map(Result::unwrap).collect()
 }
 
 /// Whether `now` has every session and message of `then`, each with all that was told of it.
@@ -198,7 +203,7 @@ fn an_index_goes_on_where_the_old_program_ended() {
     }
     for frozen in every() {
         let s = frozen.copied();
-        let (home, before) = (Path::new(frozen::HOME), rows(&s));
+        let (home, before) = (Path::new(frozen::HOME), places(&s));
         let mut last: BTreeMap<String, (u64, Vec<u8>)> = BTreeMap::new();
         for capture in frozen.captures() {
             let seq = capture[1].parse().unwrap();
@@ -221,7 +226,18 @@ fn an_index_goes_on_where_the_old_program_ended() {
         let index = ran(c.env("HOME", home).current_dir(s.path()).output().unwrap()).expect(0);
         let now = exported(&s);
         holds(&now, &frozen.export());
-        assert_eq!(rows(&s), before + 2 + 3);
+        let after = places(&s);
+        assert!(before.iter().all(|place| after.contains(place)));
+        let more: Vec<_> = after.iter().filter(|p| !before.contains(p)).collect();
+        assert_eq!((after.len(), more.len()), (before.len() + 5, 5));
+        for (path, _, offset, len, line) in more {
+            let (from, to) = (*offset as usize, (offset + len) as usize);
+            let rel = path.strip_prefix(frozen::HOME.as_bytes()).unwrap();
+            let text = fs::read(s.home().join(str::from_utf8(&rel[1..]).unwrap())).unwrap();
+            let lines = text[..from].iter().filter(|b| **b == b'\n').count();
+            assert_eq!(*line as usize, lines + 1);
+            assert_eq!(text[to], b'\n');
+        }
         assert_eq!(
             count(&now),
             count(&frozen.export()) + 2 + 3,
