@@ -239,6 +239,20 @@ fn nothing_since(root: &Root, receipt: &Receipt, notes: &mut Notes) -> Result<Ga
     })
 }
 
+/// How many records the archive holds of each conversation.
+fn counts(reader: &ArchiveReader) -> Result<BTreeMap<String, u64>> {
+    let mut counts = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let page = reader.conversations_after(after.as_deref(), 1000)?;
+        let Some(last) = page.last() else {
+            return Ok(counts);
+        };
+        after = Some(last.id.clone());
+        counts.extend(page.into_iter().map(|c| (c.id, c.record_count)));
+    }
+}
+
 /// Lists what the live archive holds and the sealed one can't show.
 fn unreadable_after(
     ground: &Ground<'_>,
@@ -246,21 +260,27 @@ fn unreadable_after(
     sealed: &GenerationId,
     notes: &mut Notes,
 ) -> Result<()> {
-    let mut live: BTreeMap<String, u64> = BTreeMap::new();
     let Some(reader) = ArchiveReader::open(root).ok().flatten() else {
         return Ok(());
     };
-    let outgoing = layout::archive_db(reader.generation().id.as_str());
-    let mut after = None;
-    loop {
-        let page = reader.conversations_after(after.as_deref(), 1000)?;
-        let Some(last) = page.last() else {
-            break;
-        };
-        after = Some(last.id.clone());
-        live.extend(page.into_iter().map(|c| (c.id, c.record_count)));
-    }
+    let current = reader.generation().id.clone();
+    let outgoing = layout::archive_db(current.as_str());
+    let counted = counts(&reader);
     drop(reader);
+    let live = match counted {
+        Ok(live) => live,
+        // Where it is damaged, what can still be read of it.
+        Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => Holder::read(
+            AuthorityClass::Archive,
+            current.as_str(),
+            root,
+            &outgoing,
+            ground.watch(),
+        )?
+        .map(|h| h.coverage)
+        .unwrap_or_default(),
+        Err(e) => return Err(e),
+    };
     let rel = layout::archive_db(sealed.as_str());
     let incoming = Holder::read(
         AuthorityClass::Archive,

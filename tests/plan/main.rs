@@ -20,6 +20,10 @@ mod sandbox;
 mod lab;
 
 mod beside;
+#[path = "../schemas/frozen.rs"]
+#[allow(dead_code)]
+mod frozen;
+
 mod crowd;
 mod fingerprints;
 mod kills;

@@ -1,6 +1,8 @@
 //! R17: random sequences of captures, losses, damage and cures, beside a model that only knows which
 //! records were acknowledged and which undamaged holder still has them. Whatever the model can still
-//! read is in the archive after a cure, and no command but an undo takes a record away.
+//! read is in the archive after a cure, and no command but an undo takes a record away. Every fourth
+//! sequence begins in a data directory that a program of the oldest schema left, whose harnesses have
+//! pruned everything since.
 //!
 //! `CASS_PLAN_SEED=N` runs one sequence again; what fails is shrunk and printed.
 
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use super::frozen::Frozen;
 use super::lab::{apply_argv, copy};
 use super::place::each;
 use super::sandbox::{Ran, Sandbox, age, files_below};
@@ -78,13 +81,20 @@ impl Holder {
     }
 }
 
+/// A capture that was acknowledged.
+struct Version {
+    path: PathBuf,
+    seq: u64,
+    hash: blake3::Hash,
+    tokens: Tokens,
+}
+
 pub struct World {
     s: Sandbox,
     /// What each session's file holds now.
     files: BTreeMap<u8, Vec<u32>>,
     next: u32,
-    /// Captures that were acknowledged: session, number, bytes, tokens.
-    versions: Vec<(u8, u64, Vec<u8>, Tokens)>,
+    versions: Vec<Version>,
     mirror_damaged: bool,
     live: Holder,
     sealed: BTreeMap<String, Holder>,
@@ -121,27 +131,41 @@ pub fn source(session: u8) -> String {
 pub fn held(data: &Path) -> Option<Tokens> {
     let current = fs::read_to_string(data.join("CURRENT")).ok()?;
     let from = data.join("generations").join(current.trim_end());
-    let dir = tempfile::tempdir_in(data.parent().unwrap()).unwrap();
-    copy(&from, dir.path());
+    let tokens = told(&from, "SELECT text, NULL FROM messages")?;
+    Some(tokens.into_iter().map(|(token, _)| token).collect())
+}
+
+/// The tokens of messages of the archive in this folder, and the paths beside them.
+fn told(folder: &Path, select: &str) -> Option<Vec<(String, Option<Vec<u8>>)>> {
+    let dir = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap();
+    copy(folder, dir.path());
     let _ = fs::remove_file(dir.path().join("agent_search.db-shm"));
     let conn = rusqlite::Connection::open(dir.path().join("agent_search.db")).ok()?;
-    let mut all = conn.prepare("SELECT text FROM messages").ok()?;
-    let texts = all.query_map([], |row| row.get::<_, String>(0)).ok()?;
-    let mut tokens = Tokens::new();
-    for text in texts {
-        let text = text.ok()?;
-        let first = text.split(' ').next().unwrap_or_default();
-        if first.starts_with("tok") {
-            tokens.insert(first.to_owned());
-        }
-    }
-    Some(tokens)
+    let mut all = conn.prepare(select).ok()?;
+    let rows = all
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))
+        .ok()?;
+    // Of a text without a token, all of it is its token.
+    rows.map(|row| {
+        row.map(|(text, path)| match text.split_once(' ') {
+            Some((first, _)) if is_token(first) => (first.to_owned(), path),
+            _ => (text, path),
+        })
+    })
+    .collect::<Result<_, _>>()
+    .ok()
+}
+
+fn is_token(word: &str) -> bool {
+    word.starts_with("tok")
 }
 
 impl World {
-    fn new() -> World {
-        let mut world = World {
-            s: Sandbox::in_memory(),
+    fn empty(s: Sandbox) -> World {
+        World {
+            s,
             files: BTreeMap::new(),
             next: 0,
             versions: Vec::new(),
@@ -150,7 +174,80 @@ impl World {
             sealed: BTreeMap::new(),
             backups: BTreeMap::new(),
             repaired: None,
-        };
+        }
+    }
+
+    fn new() -> World {
+        let mut world = World::empty(Sandbox::in_memory());
+        world.write(0, false, 6);
+        world.index();
+        world
+    }
+
+    /// What a program of the oldest schema left, and then this one's first index.
+    fn upgraded() -> World {
+        let frozen = Frozen::of(1);
+        let mut world = World::empty(frozen.copied());
+        let data = world.s.data();
+        world.live.tokens = held(&data).unwrap();
+        let generations = data.join("generations");
+        let live = world.generation().unwrap();
+        for (folder, holders) in [
+            (&generations, &mut world.sealed),
+            (&data.join("backups"), &mut world.backups),
+        ] {
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                let id = entry.file_name().into_string().unwrap();
+                let all = told(&entry.path(), "SELECT text, NULL FROM messages").unwrap();
+                let tokens = all.into_iter().map(|(token, _)| token).collect();
+                holders.insert(
+                    id,
+                    Holder {
+                        tokens,
+                        ..Holder::default()
+                    },
+                );
+            }
+        }
+        world.sealed.remove(&live);
+        assert!(!world.sealed.is_empty() && !world.backups.is_empty());
+        let texts = told(
+            &generations.join(live),
+            "SELECT text, path FROM messages JOIN records ON records.id = messages.id >> 24 JOIN sources ON sources.id = records.source",
+        )
+        .unwrap();
+        let captures = frozen.captures();
+        for capture in &captures {
+            let path = PathBuf::from(&capture[0]);
+            let seq = capture[1].parse().unwrap();
+            let bytes = world.s.get(&path, seq);
+            // Of a source with several captures, a token is in those that have it as a word.
+            let is_alone = captures.iter().filter(|c| c[0] == capture[0]).count() == 1;
+            let tokens = texts
+                .iter()
+                .filter(|(token, from)| {
+                    let is_of = from.as_deref() == Some(capture[0].as_bytes());
+                    match is_token(token) {
+                        true => memchr::memmem::find(&bytes, token.as_bytes()).is_some(),
+                        false => is_of && is_alone,
+                    }
+                })
+                .map(|(token, _)| token.clone())
+                .collect();
+            world.versions.push(Version {
+                path,
+                seq,
+                hash: blake3::hash(&bytes),
+                tokens,
+            });
+        }
+        let known: Tokens = world
+            .versions
+            .iter()
+            .flat_map(|v| v.tokens.clone())
+            .collect();
+        assert!(known.len() > 40 && world.live.tokens.is_superset(&known));
         world.write(0, false, 6);
         world.index();
         world
@@ -206,12 +303,18 @@ impl World {
             let bytes = fs::read(&path).unwrap();
             let tokens: Tokens = records.iter().map(|n| token(*id, *n)).collect();
             self.live.tokens.extend(tokens.iter().cloned());
-            let known = self.versions.iter().rev().find(|v| v.0 == *id);
-            if known.is_none_or(|v| v.2 != bytes) {
+            let hash = blake3::hash(&bytes);
+            let known = self.versions.iter().rev().find(|v| v.path == path);
+            if known.is_none_or(|v| v.hash != hash) {
                 let seq = self.s.captures(&path).last().unwrap()["seq"]
                     .as_u64()
                     .unwrap();
-                self.versions.push((*id, seq, bytes, tokens));
+                self.versions.push(Version {
+                    path,
+                    seq,
+                    hash,
+                    tokens,
+                });
             }
         }
     }
@@ -220,16 +323,18 @@ impl World {
     fn mirrored(&mut self) -> Tokens {
         if self.mirror_damaged {
             let (s, out) = (&self.s, self.s.path().join("handed-out"));
-            self.versions.retain(|(id, seq, bytes, _)| {
-                let path = s.home().join(source(*id));
-                let mut c = s.command(&["mirror", "get", "--seq", &seq.to_string(), "--json"]);
-                let got = c.arg(path).arg("-o").arg(&out).output().unwrap();
-                let same = got.status.success() && fs::read(&out).unwrap() == *bytes;
+            self.versions.retain(|v| {
+                let mut c = s.command(&["mirror", "get", "--seq", &v.seq.to_string(), "--json"]);
+                let got = c.arg(&v.path).arg("-o").arg(&out).output().unwrap();
+                let same = got.status.success() && blake3::hash(&fs::read(&out).unwrap()) == v.hash;
                 let _ = fs::remove_file(&out);
                 same
             });
         }
-        self.versions.iter().flat_map(|v| v.3.clone()).collect()
+        self.versions
+            .iter()
+            .flat_map(|v| v.tokens.clone())
+            .collect()
     }
 
     fn readable(&mut self) -> Tokens {
@@ -371,7 +476,9 @@ impl World {
     }
 
     fn damage_row(&mut self, pick: u8) {
-        let all: Vec<String> = self.live.readable().into_iter().collect();
+        let mut all: Vec<String> = self.live.readable().into_iter().collect();
+        // Other texts need not lie in one piece.
+        all.retain(|token| is_token(token));
         let (Some(db), false) = (self.db(), all.is_empty()) else {
             return;
         };
@@ -498,8 +605,7 @@ impl World {
     }
 }
 
-fn play(ops: &[Op]) {
-    let mut world = World::new();
+fn play(mut world: World, ops: &[Op]) {
     for op in ops {
         let before = match world.generation() {
             Some(_) if world.db().is_some() => world.live.readable(),
@@ -537,7 +643,11 @@ fn no_sequence_of_losses_and_cures_loses_a_record_that_can_be_read() {
         let mut runner = TestRunner::new_with_rng(config, rng);
         let ops = prop::collection::vec(op(), 3..10);
         if let Err(e) = runner.run(&ops, |ops| {
-            play(&ops);
+            let world = match seed % 4 {
+                3 => World::upgraded(),
+                _ => World::new(),
+            };
+            play(world, &ops);
             Ok(())
         }) {
             let failure = format!("CASS_PLAN_SEED={seed}: {e}");
@@ -558,12 +668,23 @@ fn no_sequence_of_losses_and_cures_loses_a_record_that_can_be_read() {
 #[test]
 fn sequences_that_once_failed_lose_nothing() {
     // What an undo took back is alone in holding a promised capture, and a newer one beside it.
-    play(&[
+    let ops = [
         Op::WalHot(2),
         Op::Database,
         Op::Grow(2),
         Op::Repair,
         Op::Object(92),
         Op::Undo,
-    ]);
+    ];
+    play(World::new(), &ops);
+    play(World::upgraded(), &ops);
+    // What an undo would take back has a damaged table of sessions.
+    let ops = [
+        Op::Database,
+        Op::Repair,
+        Op::New(1),
+        Op::Page(124),
+        Op::Undo,
+    ];
+    play(World::upgraded(), &ops);
 }

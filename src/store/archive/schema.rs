@@ -272,6 +272,8 @@ mod tests {
 
     #[test]
     fn constants_agree_with_the_migrations() {
+        let versions = MIGRATIONS.iter().map(|m| m.version);
+        assert!(versions.eq(1..=SCHEMA_VERSION));
         for m in &MIGRATIONS {
             assert_eq!(
                 Digest::of(m.sql.as_bytes()).to_hex(),
