@@ -23,6 +23,7 @@ mod harness;
 mod planned;
 mod second_sync;
 mod tracer;
+mod unnamed;
 mod works;
 
 use std::collections::BTreeMap;
