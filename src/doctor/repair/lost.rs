@@ -477,8 +477,10 @@ fn take_strays(
     all: &mut BTreeMap<String, u64>,
 ) -> Result<()> {
     let lacking: BTreeSet<SourceKey> = sought.evidence.unreadable.keys().map(|c| c.0).collect();
+    let made_up = rescued.sources().filter(|s| s.is_made_up());
+    let made_up: BTreeSet<SourceKey> = made_up.map(|s| s.key).collect();
     let all_of_it = sought.all || holder.class == AuthorityClass::Named;
-    let wanted = |key| all_of_it || lacking.contains(&key);
+    let wanted = |key| all_of_it || lacking.contains(&key) || made_up.contains(&key);
     let strays = rescued.strays(&wanted, sought.watch.interrupt)?;
     let known = strays.iter().filter(|s| !s.is_made_up);
     let known = known.map(|s| s.conversation.clone()).collect();

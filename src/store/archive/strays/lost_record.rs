@@ -100,7 +100,7 @@ pub(super) fn put_messages(
 }
 
 /// Stands for the hash of a record of which only these messages are left.
-fn hash_of(messages: &[Message]) -> Digest {
+pub(super) fn hash_of(messages: &[Message]) -> Digest {
     let mut hasher = RowHasher::default();
     hasher.begin(LOST_RECORD);
     for m in messages {

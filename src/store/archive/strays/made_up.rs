@@ -10,6 +10,9 @@ use crate::store::archive::identity;
 use crate::store::archive::rescue::{Known, Rescued};
 use crate::store::archive::state::ConversationRow;
 
+/// What the native id of such a conversation begins with; its row id and the first of what is left
+/// follow.
+pub(super) const MADE_UP: &str = "unknown/conversation-";
 /// The machine where nothing tells it.
 const NO_MACHINE: &str = "unknown";
 
@@ -36,7 +39,7 @@ impl Rescued<'_> {
                 None => (NO_MACHINE, Provider::Unknown),
             };
             let first = hex(&left.first.0[..6]);
-            let native = format!("unknown/conversation-{id}-{first}");
+            let native = format!("{MADE_UP}{id}-{first}");
             let public = identity::conversation_id(source_id, provider, &native);
             made_up.insert(
                 *id,

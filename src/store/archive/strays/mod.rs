@@ -10,6 +10,7 @@ mod lost_record;
 mod made_up;
 mod messages;
 mod orphan;
+mod read_again;
 mod read_from;
 mod said;
 mod there;
