@@ -7,6 +7,8 @@ use cass::model::provider::Provider;
 
 #[path = "../fuzz/checks.rs"]
 mod checks;
+#[path = "../fuzz/data.rs"]
+mod data;
 #[path = "../fuzz/session_logs.rs"]
 mod session_logs;
 
@@ -61,29 +63,68 @@ fn salvage() {
     each_begin(corpus("salvage"), checks::salvage);
 }
 
+/// Each seed of files of a data directory, and begins of it. Of each file, some seed holds one that is
+/// read as whole: the others are those a little changed.
+fn data<const N: usize>(name: &str, begins: usize, check: impl Fn(&[u8]) -> [bool; N]) {
+    let mut read = [false; N];
+    for seed in corpus(name) {
+        let whole = check(&seed);
+        (0..N).for_each(|i| read[i] |= whole[i]);
+        for end in (0..seed.len()).step_by(1 + seed.len() / begins) {
+            check(&seed[..end]);
+        }
+    }
+    assert_eq!(read, [true; N], "no seed of {name} holds such a file");
+}
+
 #[test]
 fn capture_ledger() {
-    each_begin(corpus("capture_ledger"), checks::capture_ledger);
+    data("capture_ledger", 200, data::capture_ledger);
 }
 
 #[test]
 fn coverage() {
-    each_begin(corpus("coverage"), checks::coverage);
+    data("coverage", 200, data::coverage);
 }
 
 #[test]
 fn generation() {
-    each_begin(corpus("generation"), checks::generation);
+    data("generation", 200, data::generation);
 }
 
 #[test]
 fn run() {
-    each_begin(corpus("run"), checks::run);
+    data("run", 100, data::run);
 }
 
 #[test]
 fn plan() {
-    each_begin(corpus("plan"), checks::plan);
+    data("plan", 200, data::plan);
+}
+
+#[test]
+fn doctor() {
+    data("doctor", 40, data::doctor);
+}
+
+#[test]
+fn backup() {
+    data("backup", 50, data::backup);
+}
+
+#[test]
+fn pack() {
+    data("pack", 20, data::pack);
+}
+
+#[test]
+fn search() {
+    data("search", 200, data::search);
+}
+
+#[test]
+fn config() {
+    data("config", 200, data::config);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../checks.rs"]
+#[path = "../data.rs"]
 #[allow(dead_code)]
-mod checks;
+mod data;
 
-fuzz_target!(|bytes: &[u8]| checks::plan(bytes));
+fuzz_target!(|bytes: &[u8]| {
+    data::plan(bytes);
+});

@@ -14,7 +14,7 @@ use crate::model::next::{Next, NextId};
 use crate::model::plan::{GateVerdict, Lost, LostWhat, PlanKind};
 use crate::model::provider::Provider;
 use crate::model::watch::Watch;
-use crate::plan::{Applied, Approval, Ended, Fingerprint, Plan, Planner, apply, plan};
+use crate::plan::{Applied, Approval, Ended, Fingerprint, Plan, Planner, apply, covered_in, plan};
 use crate::report::envelope::{Body, OperationOutcome, OutcomeKind, Report, Status};
 use crate::report::mutation::{Mutation, PlanView};
 use crate::report::mutation_of::{Showing, applied, apply_argv, plan_view, planned};
@@ -102,22 +102,7 @@ fn covered(path: &Path) -> Result<serde_json::Value> {
     let bytes = std::fs::read(path).map_err(|_| bad("can't be read"))?;
     let document: serde_json::Value =
         serde_json::from_slice(&bytes).map_err(|_| bad("is no JSON document"))?;
-    let plan = document
-        .as_object()
-        .into_iter()
-        .flat_map(|o| o.values())
-        .find(|v| v.get("covered").is_some_and(serde_json::Value::is_object));
-    let mut covered = plan
-        .and_then(|p| p.get("covered").cloned())
-        .ok_or_else(|| bad("holds no plan"))?;
-    // Without `--detail full` the actions stand beside what else is covered.
-    let actions = plan.and_then(|p| p.get("actions"));
-    if let (Some(object), Some(actions)) = (covered.as_object_mut(), actions)
-        && !object.contains_key("actions")
-    {
-        object.insert("actions".to_owned(), actions.clone());
-    }
-    Ok(covered)
+    covered_in(&document).ok_or_else(|| bad("holds no plan"))
 }
 
 /// Plans, or applies what was approved. `words` are those of the dry run.

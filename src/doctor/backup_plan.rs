@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::repair::{
-    Behind, Evidence, Holder, Sought, Survey, archive_state, damage_gate, lost, promise_state,
+    Behind, Evidence, Holder, Sought, Survey, archive_state, damage_gate, lost, places_gate,
+    promise_state,
 };
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,6 +15,7 @@ use crate::model::plan::{
 };
 use crate::model::plural::count;
 use crate::plan::{Ground, Planner};
+use crate::sources::reach::Reach;
 use crate::store::archive::{Agreement, ArchiveReader};
 use crate::store::coverage;
 use crate::store::file_state::manifest_digest;
@@ -242,6 +244,7 @@ impl Planner for RestorePlanner {
                 evidence: &evidence,
                 rows: &rows,
                 all: promises.is_none_or(|p| p.conversations.is_empty()),
+                reach: &Reach::of(ground.env()),
                 watch,
             };
             lost(&sought, &mut missing)?
@@ -256,6 +259,7 @@ impl Planner for RestorePlanner {
             behind.list(&mut missing)?
         };
         gates.extend(damage_gate(&notes.lost));
+        gates.extend(places_gate(&notes.lost));
         if !self.keep_newer && !missing.is_empty() {
             notes.instead = Some(
                 [

@@ -214,3 +214,12 @@ pub struct ArchivedSource {
     /// What became of its bytes.
     pub accounting: Accounting,
 }
+
+impl ArchivedSource {
+    /// Whether it stands for a source that a damaged archive lost: no file is or was called so, and
+    /// no capture is of it.
+    #[must_use]
+    pub fn is_made_up(&self) -> bool {
+        self.path.starts_with("unknown")
+    }
+}

@@ -141,6 +141,23 @@ fn text(s: &str, out: &mut String) {
     out.push('"');
 }
 
+/// The covered body of the plan that a document of a dry run shows.
+#[must_use]
+pub fn covered_in(document: &Value) -> Option<Value> {
+    let plan = document
+        .as_object()?
+        .values()
+        .find(|v| v.get("covered").is_some_and(Value::is_object))?;
+    let mut covered = plan.get("covered")?.clone();
+    // Without `--detail full` the actions stand beside what else is covered.
+    if let (Some(covered), Some(actions)) = (covered.as_object_mut(), plan.get("actions"))
+        && !covered.contains_key("actions")
+    {
+        covered.insert("actions".to_owned(), actions.clone());
+    }
+    Some(covered)
+}
+
 /// Where two bodies differ, as JSON pointers into them, sorted; at most `limit` of them.
 #[must_use]
 pub fn moved(before: &Value, now: &Value, limit: usize) -> Vec<String> {

@@ -17,7 +17,7 @@ mod session_log;
 mod stage;
 
 pub use apply::{Applied, Ended, apply};
-pub use fingerprint::{Fingerprint, moved};
+pub use fingerprint::{Fingerprint, covered_in, moved};
 pub use ground::{Ground, Planner};
 pub use rehearse::{Rehearsal, rehearse};
 pub use sealed::{Approval, Plan, shut};

@@ -319,7 +319,8 @@ impl Builder<'_> {
             || matches!(body.options.get("keep-newer"), Some(keep) if keep == "true")
     }
 
-    /// Of which sources rows are taken. One whose own row is lost goes by a key that no capture has.
+    /// Of which sources rows are taken. One whose own row is lost, or was in an earlier repair, goes by
+    /// a key that no capture has.
     fn wanted(
         &self,
         authority: &RowAuthority,
@@ -327,7 +328,8 @@ impl Builder<'_> {
     ) -> impl Fn(SourceKey) -> bool + use<> {
         let unreadable = self.plan.notes().unreadable.iter();
         let lacking: BTreeSet<String> = unreadable.map(|c| c.source.clone()).collect();
-        let named: BTreeSet<SourceKey> = rescued.sources().map(|s| s.key).collect();
+        let captured = rescued.sources().filter(|s| !s.is_made_up());
+        let named: BTreeSet<SourceKey> = captured.map(|s| s.key).collect();
         let all = self.takes_all(authority);
         move |key| all || !named.contains(&key) || lacking.contains(&key.to_string())
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::env::Env;
 use crate::model::provider::Provider;
+use crate::model::source::LOCAL;
 use crate::sources::config::Config;
 use crate::sources::roots::{ProviderRoot, roots};
 
@@ -67,6 +68,13 @@ impl Reach {
                 (config, roots)
             }),
         }
+    }
+
+    /// Whether an index reads a source that is there. Of a file of another machine, and where the
+    /// settings can't be used, that can't be said.
+    #[must_use]
+    pub fn reads(&self, source_id: &str, provider: Provider, path: &Path) -> bool {
+        source_id == LOCAL && self.known.is_some() && self.obstacle(provider, path).is_none()
     }
 
     /// What keeps a file of this machine that is there from being read.

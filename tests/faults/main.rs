@@ -24,6 +24,7 @@ mod planned;
 mod random;
 mod second_sync;
 mod tracer;
+mod unnamed;
 mod works;
 
 use std::collections::BTreeMap;

@@ -36,6 +36,8 @@ pub enum Plan {
     Rebuild,
     /// `repair`: the first page of the archive is lost, and with it the mirror.
     Salvage,
+    /// The same, and `CURRENT` is gone: what names it is the ledger alone.
+    SalvageUnnamed,
     /// `repair`: only a backup is left.
     FromBackup,
     /// `repair`: the coverage ledger is damaged.
@@ -60,6 +62,7 @@ pub enum Plan {
     Begin,
 }
 
+/// Those that are tried at every kind of call; a salvage without `CURRENT` has a test of its own.
 pub const PLANS: [Plan; 15] = [
     Plan::RePoint,
     Plan::Recover,
@@ -306,12 +309,15 @@ impl Bench {
                 fs::write(&wal, bytes).expect("a log");
             }
             Plan::Rebuild => self.tamper(),
-            Plan::Salvage => {
+            Plan::Salvage | Plan::SalvageUnnamed => {
                 fs::remove_dir_all(self.data().join("raw-mirror")).expect("the mirror");
                 let path = self.db(&live);
                 let mut bytes = fs::read(&path).expect("the database");
                 bytes[..4096].fill(0);
                 fs::write(path, bytes).expect("the database");
+                if self.plan == Plan::SalvageUnnamed {
+                    fs::remove_file(self.data().join("CURRENT")).expect("CURRENT");
+                }
             }
             Plan::FromBackup => {
                 self.backup();
@@ -801,7 +807,8 @@ impl Bench {
             "{when}: not what was there"
         );
         let mut check = self.cass(&["doctor", "check", "--deep", "--json"]);
-        if check.code != 0 && matches!(self.plan, Plan::Salvage | Plan::FromBackup) {
+        let without_mirror = [Plan::Salvage, Plan::SalvageUnnamed, Plan::FromBackup];
+        if check.code != 0 && without_mirror.contains(&self.plan) {
             // The mirror is gone too; the check names the one command that fills it again.
             let words = &check.json["recommended_commands"][0]["argv"];
             assert_eq!(

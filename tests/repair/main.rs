@@ -23,3 +23,4 @@ mod no_ids;
 mod obstacles;
 mod operator;
 mod rungs;
+mod strays;

@@ -76,7 +76,7 @@ pub(in crate::doctor) fn damage(lost: &[Lost]) -> Option<GateResult> {
 }
 
 /// Rows that are left of conversations and records whose own row is lost.
-pub(super) fn places(lost: &[Lost]) -> Option<GateResult> {
+pub(in crate::doctor) fn places(lost: &[Lost]) -> Option<GateResult> {
     let strays = lost.iter().filter(|l| l.what == LostWhat::Place);
     let (places, rows) = strays.fold((0u64, 0u64), |(places, rows), l| {
         (places + 1, rows + l.count.map_or(0, |n| n.0))

@@ -11,10 +11,10 @@ use crate::disk::{ArchiveShared, Root};
 use crate::doctor::scan::live::{Left, left};
 use crate::error::Result;
 use crate::model::conversation::ArchivedSource;
-use crate::model::interrupt::Interrupt;
 use crate::model::plan::{AuthorityClass, Count, Lost, LostWhat, Missing, MissingReason};
 use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
+use crate::sources::reach::Reach;
 use crate::store::accepted::Accepted;
 use crate::store::archive::{Rescued, RescuedKey, conversation_id};
 use crate::store::coverage::{self, Line};
@@ -34,6 +34,8 @@ pub(in crate::doctor) struct Sought<'a> {
     pub(in crate::doctor) rows: &'a [&'a Holder],
     /// Whether rows of every source are taken over, not only of those that the mirror can't give.
     pub(in crate::doctor) all: bool,
+    /// Which files the next index reads.
+    pub(in crate::doctor) reach: &'a Reach,
     pub(in crate::doctor) watch: Watch<'a>,
 }
 
@@ -464,8 +466,9 @@ fn somewhere(conversation: String, what: LostWhat, count: u64, reason: MissingRe
 }
 
 /// Takes the rows that an archive would give without what says where they belong. Messages of a
-/// conversation whose files are there with every byte that was read of them are not taken: the next
-/// index reads them again and puts them in their place, and they would stand there twice.
+/// conversation whose files are there with every byte that was read of them, and are not kept from
+/// being read, are not taken: the next index reads them again and puts them in their place, and they
+/// would stand there twice.
 fn take_strays(
     sought: &Sought<'_>,
     (holder, rescued): (&Holder, &Rescued<'_>),
@@ -474,8 +477,10 @@ fn take_strays(
     all: &mut BTreeMap<String, u64>,
 ) -> Result<()> {
     let lacking: BTreeSet<SourceKey> = sought.evidence.unreadable.keys().map(|c| c.0).collect();
+    let made_up = rescued.sources().filter(|s| s.is_made_up());
+    let made_up: BTreeSet<SourceKey> = made_up.map(|s| s.key).collect();
     let all_of_it = sought.all || holder.class == AuthorityClass::Named;
-    let wanted = |key| all_of_it || lacking.contains(&key);
+    let wanted = |key| all_of_it || lacking.contains(&key) || made_up.contains(&key);
     let strays = rescued.strays(&wanted, sought.watch.interrupt)?;
     let known = strays.iter().filter(|s| !s.is_made_up);
     let known = known.map(|s| s.conversation.clone()).collect();
@@ -486,7 +491,7 @@ fn take_strays(
             continue;
         }
         if let Some(files) = sources.get(&stray.conversation)
-            && is_all_there(files, sought.watch.interrupt)?
+            && is_read_again(files, sought)?
         {
             continue;
         }
@@ -499,10 +504,13 @@ fn take_strays(
     Ok(())
 }
 
-/// Whether every file still begins with what was read of it.
-fn is_all_there(files: &[ArchivedSource], interrupt: &Interrupt) -> Result<bool> {
+/// Whether the next index reads every file, and it still begins with what was read of it.
+fn is_read_again(files: &[ArchivedSource], sought: &Sought<'_>) -> Result<bool> {
     for file in files {
-        if left(file, None, interrupt)? != Left::All {
+        let is_read = sought
+            .reach
+            .reads(&file.source_id, file.provider, &file.path);
+        if !is_read || left(file, None, sought.watch.interrupt)? != Left::All {
             return Ok(false);
         }
     }

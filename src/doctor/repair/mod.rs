@@ -19,7 +19,7 @@ pub use planner::RepairPlanner;
 
 pub(super) use behind::Behind;
 pub(super) use evidence::Evidence;
-pub(super) use gates::damage as damage_gate;
+pub(super) use gates::{damage as damage_gate, places as places_gate};
 pub(super) use holders::Holder;
 pub(super) use lost::{Sought, lost};
 pub(super) use survey::{Survey, archive_state, open_state, promise_state};

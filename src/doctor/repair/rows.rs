@@ -11,6 +11,7 @@ use super::planner::{SPARE, Site, Sketch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{AuthorityClass, Listed, Recipe, RowAuthority};
 use crate::model::plural::count;
+use crate::sources::reach::Reach;
 use crate::store::named::NamedArchive;
 
 /// What a candidate can be built from.
@@ -154,6 +155,7 @@ impl Rows<'_> {
                 evidence,
                 rows: &useful,
                 all: unpromised,
+                reach: &Reach::of(site.env),
                 watch: site.watch,
             };
             notes.lost = lost(&sought, &mut missing)?;

@@ -168,6 +168,8 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) damaged: bool,
     /// Whether the source is read again because rows of it were lost.
     pub(super) had_gap: bool,
+    /// Whether it is read from its first byte because of that.
+    pub(super) is_reread: bool,
     /// The unfinished tail of the capture that was read before, and its line.
     pub(super) tail: Option<(Span, u64)>,
     pub(super) done: bool,
@@ -261,6 +263,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             rewritten: false,
             damaged: false,
             had_gap,
+            is_reread: had_gap && capture.restart,
             tail,
             done: false,
         };
@@ -338,6 +341,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
     pub fn finish(mut self, resume: ResumePoint, now_ms: i64) -> Result<Option<CommitLine>> {
         self.end_run();
         self.take_out_absent(resume.line)
+            .and_then(|()| self.take_back_read_again(resume.line))
             .and_then(|()| self.put_runs())
             .map_err(|e| failed(self.conn, "append to", e))?;
         let accounting = &mut self.source.source.accounting;

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use super::PART_BITS;
 use super::append::SourceAppend;
+use super::{PART_BITS, PART_MASK};
 use crate::model::record::{Disposition, Message, ParsedRecord};
 
 impl SourceAppend<'_, '_> {
@@ -49,7 +49,7 @@ impl SourceAppend<'_, '_> {
         let first = record << PART_BITS;
         self.conn
             .prepare_cached("SELECT id - ?1 FROM messages WHERE id BETWEEN ?1 AND ?2")?
-            .query_map((first, first | ((1 << PART_BITS) - 1)), |r| r.get(0))?
+            .query_map((first, first | PART_MASK), |r| r.get(0))?
             .collect()
     }
 

@@ -27,11 +27,15 @@ pub struct Listing {
     pub offset: u64,
 }
 
-/// The condition on rows of `conversations`; its parameters are [`Listing::params`].
+/// The condition on rows of `conversations`; its parameters are [`Listing::params`]. A conversation
+/// that was made up, and of which everything was read again under its name, is meant by its id alone.
 pub(super) const WHERE: &str = "WHERE (?1 IS NULL OR provider=?1) AND (?2 IS NULL OR source_id=?2) \
      AND (?3 IS NULL OR workspace=?3 OR substr(workspace,1,length(?3)+1)=?3||'/') \
      AND (?4 IS NULL OR ended_ms>=?4) AND (?5 IS NULL OR started_ms<?5) \
-     AND (?6 IS NULL OR public_id=?6)";
+     AND (?6 IS NULL AND NOT (substr(native_id,1,21)='unknown/conversation-' \
+     AND NOT EXISTS (SELECT 1 FROM records r WHERE r.conversation=conversations.id \
+     AND r.duplicate_of IS NULL \
+     AND NOT EXISTS (SELECT 1 FROM records v WHERE v.supersedes=r.id))) OR public_id=?6)";
 
 impl Listing {
     /// Whether every conversation is meant.

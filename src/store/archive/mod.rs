@@ -60,6 +60,8 @@ pub use writer::{ArchiveWriter, Head, WriterState, promote_line, unnamed_generat
 
 /// Bits of a message id that hold the part's number.
 const PART_BITS: u32 = 24;
+/// These bits.
+const PART_MASK: i64 = (1 << PART_BITS) - 1;
 
 fn failed(conn: &Connection, doing: &str, e: rusqlite::Error) -> Error {
     let path = conn.path().map(PathBuf::from).unwrap_or_default();

@@ -16,7 +16,7 @@ use super::readable::{Columns, Rows, SqliteRows, Unread};
 use super::rows::RowHasher;
 use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SKIPS, SOURCES, TABLES, Table};
 use super::state::{ConversationRow, SourceRow};
-use super::{PART_BITS, identity};
+use super::{PART_BITS, PART_MASK, identity};
 use crate::disk::{ArchiveShared, Root};
 use crate::error::Result;
 use crate::model::conversation::{ArchivedSource, RecordClass};
@@ -398,7 +398,7 @@ impl<'l> Rescued<'l> {
                 &mut |c| {
                     let id = c.int(0).unwrap_or_default();
                     let next = parts.entry(id >> PART_BITS).or_insert(0);
-                    if read_message(c).is_none() || id & ((1 << PART_BITS) - 1) != *next {
+                    if read_message(c).is_none() || id & PART_MASK != *next {
                         lost.insert(id >> PART_BITS);
                     }
                     *next += 1;
@@ -529,7 +529,7 @@ impl<'l> Rescued<'l> {
         let mut tally = TableTally::default();
         let unread = self.verified(
             &MESSAGES,
-            (first, first | ((1 << PART_BITS) - 1)),
+            (first, first | PART_MASK),
             &mut |c| {
                 let place = i64::try_from(found.len()).unwrap_or(i64::MAX);
                 let part = c.int(0).map(|id| id - first);

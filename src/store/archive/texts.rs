@@ -8,13 +8,10 @@ use super::reader::{ArchiveReader, CHECKED_FROM, read_message};
 use super::rows::{get_u64, to_i64};
 use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SOURCES};
 use super::state::{ConversationRow, SourceRow};
-use super::{PART_BITS, names};
+use super::{PART_BITS, PART_MASK, names};
 use crate::error::Result;
 use crate::model::conversation::{ArchivedMessage, ArchivedSource, Conversation};
 use crate::model::record::{MessageKind, Role};
-
-/// Numbers that messages of one record can have.
-const PARTS: i64 = (1 << PART_BITS) - 1;
 
 /// One message of the archive, by its row number. Row numbers mean something within one generation
 /// alone; they only grow.
@@ -130,7 +127,7 @@ impl ArchiveReader {
             [after],
             |r| {
                 let first = r.get::<_, i64>(0)? << PART_BITS;
-                Ok((first, first + PARTS))
+                Ok((first, first + PART_MASK))
             },
             f,
         )
@@ -234,7 +231,7 @@ impl ArchiveReader {
             let mut rows = statement.query([conversation])?;
             while let Some(row) = rows.next()? {
                 let (first, last): (i64, i64) = (row.get(0)?, row.get(1)?);
-                runs.push((first << PART_BITS, (last << PART_BITS) + PARTS));
+                runs.push((first << PART_BITS, (last << PART_BITS) + PART_MASK));
             }
             let wanted = n as usize;
             let mut before = Vec::new();
