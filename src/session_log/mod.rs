@@ -43,6 +43,7 @@ mod name;
 mod queues;
 mod rebuild;
 mod replay;
+mod retries;
 mod store;
 mod store_row;
 mod surface;

@@ -20,6 +20,7 @@ mod others;
 mod others_held;
 mod rebuilding;
 mod repairing;
+mod rules;
 mod stores;
 mod table;
 mod targets;
