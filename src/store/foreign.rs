@@ -110,6 +110,17 @@ pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
     sqlite::open_image(image, path, move || left.take()).map_err(as_source)
 }
 
+/// Opens a database that another program made where it lies, for queries of one's own, as
+/// [`open_image`] does. Only what is in the file itself is seen: it is for one whose WAL is empty.
+///
+/// # Errors
+/// `source-damaged` when it is no database; `not-found`, `permission-denied`, `io`.
+pub fn open_still(path: &Path) -> Result<Connection> {
+    let len = std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?;
+    let left = Allowance::of(len.len());
+    sqlite::open_still(path, MAX_VALUE, move || left.take()).map_err(as_source)
+}
+
 /// Changes a copy of a database that another program made, in memory, and gives the image of it. The
 /// same image and change give the same bytes.
 ///

@@ -48,7 +48,17 @@ pub(super) fn repaired(log: &Log, close_turn: bool) -> Result<Option<Outcome>> {
                 .map_err(|e| Error::io("read", &log.entry.path, e))?;
             sink.end()
         }
-        (None, None) => return Ok(None),
+        (None, None) => {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{} has more than {} MiB: a store is repaired in memory, and this one is not",
+                    log.entry.path.display(),
+                    read::MAX_IMAGE >> 20
+                ),
+            )
+            .with_hint("`cass doctor session-log check` reads stores of any size."));
+        }
     };
     reasons.extend(told(repair));
     Ok(Some(Outcome {
