@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
-use super::bytes::{ReadAt, each_piece, sha256};
+use super::bytes::{ReadAt, each_piece, hex, sha256};
 use super::examine::examine;
 use super::folder::{Entry, Kind, identity};
 use super::name::Form;
@@ -135,9 +135,4 @@ pub fn digests<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String, Strin
         Ok(())
     })?;
     Ok((len, hex(sha256), blake3.finalize().to_hex().to_string()))
-}
-
-fn hex(sha256: Sha256) -> String {
-    let bytes = sha256.finalize();
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -54,6 +54,12 @@ fn a_torn_end_of_a_store_is_cut_and_closed_in_a_copy() {
     let (code, plan) = home.repair(&[], &store);
     assert_eq!((code, &plan["status"]), (0, &"planned".into()), "{plan}");
     assert_eq!(plan["log"]["verdict"], "torn_tail_recoverable", "{plan}");
+    let left_out = &plan["repair_plan"]["actions"][0]["log"]["left_out"];
+    assert_eq!(left_out["total"], "1", "{left_out}");
+    let row = &left_out["first"][0];
+    assert_eq!(row["session"], case.expected["session_id"], "{left_out}");
+    // It is the last one of the only session.
+    assert_eq!(row["row"], before.len().to_string(), "{left_out}");
     assert!(home.is_empty());
     let (code, done) = home.apply_as(&[], &store, fingerprint(&plan));
     assert_eq!((code, &done["status"]), (0, &"applied".into()), "{done}");
