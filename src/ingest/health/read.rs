@@ -1,5 +1,6 @@
 //! One file, read where it lies.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -202,6 +203,67 @@ fn pass(file: &File, path: &Path, stop: &dyn Fn() -> Result<()>) -> Result<Pass>
     })
 }
 
+/// Plain bytes of a compressed file that may be looked at again: what came since the last record.
+#[derive(Default)]
+pub(super) struct Plain {
+    from: u64,
+    bytes: Vec<u8>,
+    depth: Depth,
+    deep: Vec<u64>,
+}
+
+impl Plain {
+    fn take(&mut self, bytes: &[u8]) {
+        let at = self.from + self.bytes.len() as u64;
+        for (n, byte) in bytes.iter().enumerate() {
+            if self.depth.on(*byte) && self.deep.len() < MAX_DEEP {
+                self.deep.push(at + n as u64);
+            }
+        }
+        self.bytes.extend_from_slice(bytes);
+        // A longer record is not looked at again.
+        if self.bytes.len() as u64 > 2 * MAX_SPAN {
+            self.drop_to(at.saturating_sub(MAX_SPAN));
+        }
+    }
+
+    /// Nothing before `to` is looked at again.
+    fn forget(&mut self, to: u64) {
+        // Bytes are moved seldom.
+        if to.saturating_sub(self.from) > BLOCK as u64 {
+            self.drop_to(to);
+        }
+    }
+
+    fn drop_to(&mut self, to: u64) {
+        let n = usize::try_from(to.saturating_sub(self.from)).unwrap_or(usize::MAX);
+        self.bytes.drain(..n.min(self.bytes.len()));
+        self.from = to;
+    }
+
+    fn get(&self, span: Span) -> Option<Vec<u8>> {
+        let at = |offset: u64| usize::try_from(offset.checked_sub(self.from)?).ok();
+        let bytes = self.bytes.get(at(span.offset)?..at(span.end())?)?;
+        Some(bytes.to_vec())
+    }
+}
+
+/// A reader that keeps what may be looked at again.
+struct Kept<'p, R> {
+    inner: R,
+    plain: Option<&'p RefCell<Plain>>,
+}
+
+impl<R: Read> Read for Kept<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        if let (Some(plain), Some(got)) = (self.plain, buf.get(..n)) {
+            plain.borrow_mut().take(got);
+        }
+        Ok(n)
+    }
+}
+
 /// Whether the first `len` bytes of a file have this digest.
 pub(super) fn begins_with(path: &Path, len: u64, want: Digest) -> Result<bool> {
     mirror::begins_with(&mut open(path)?, len, want).map_err(|e| Error::io("read", path, e))
@@ -212,13 +274,14 @@ pub(super) trait Content: Read + Seek {}
 impl<T: Read + Seek> Content for T {}
 
 /// Reads a log, document or transcript to its end as the index does. What breaks a compressed file
-/// is returned in words.
+/// is returned in words; what may be looked at again of one is kept in `plain`.
 pub(super) fn pieces<'r>(
     name: SourceName<'_>,
     container: Container,
     siblings: &BTreeMap<PathBuf, Vec<u8>>,
     head: &[u8],
     mut content: Box<dyn Content + 'r>,
+    plain: Option<&RefCell<Plain>>,
     each: &mut dyn FnMut(Piece) -> Result<()>,
 ) -> Result<Option<String>> {
     let packed = parse::is_packed(name.path, head);
@@ -238,13 +301,14 @@ pub(super) fn pieces<'r>(
         Container::Text => parse::text(name, method(head), &mut content, each).0,
         Container::Log if packed => {
             let mut plain_head = Vec::new();
-            let mut plain = parse::decoded(name.path, Box::new(content))?;
-            let broken = (&mut plain)
+            let mut decoded = parse::decoded(name.path, Box::new(content))?;
+            let broken = (&mut decoded)
                 .take(parse::MAX_HEAD as u64)
                 .read_to_end(&mut plain_head)
                 .err();
             let method = method(&plain_head);
-            let whole = std::io::Cursor::new(plain_head).chain(plain);
+            let inner = std::io::Cursor::new(plain_head).chain(decoded);
+            let whole = Kept { inner, plain };
             let result = parse::log(name, method, Box::new(whole), None, each).0;
             if let (Ok(()), Some(e)) = (&result, broken) {
                 return Ok(Some(e.to_string()));
@@ -294,30 +358,44 @@ pub fn examine(
     let seen = pass(&file, path, stop)?;
     let modified_ms = before.mtime() * 1000 + before.mtime_nsec() / 1_000_000;
     let live = (0..LIVE_MS).contains(&(now_ms - modified_ms));
+    let plain = RefCell::new(Plain::default());
     let bytes = |span: Span| {
-        let len = usize::try_from(span.len)
-            .ok()
-            .filter(|_| span.len <= MAX_SPAN)?;
-        let mut out = vec![0; len];
-        (!packed && file.read_exact_at(&mut out, span.offset).is_ok()).then_some(out)
+        if packed {
+            return plain.borrow().get(span);
+        }
+        let len = usize::try_from(span.len).ok();
+        let mut out = vec![0; len.filter(|_| span.len <= MAX_SPAN)?];
+        file.read_exact_at(&mut out, span.offset).ok()?;
+        Some(out)
+    };
+    let deep = |n: usize| match packed {
+        true => plain.borrow().deep.get(n).copied(),
+        false => seen.deep.get(n).copied(),
     };
     let mut observer = Observer::new(Known {
         provider,
         container,
         live,
         bytes: &bytes,
-        deep: if packed { &[] } else { &seen.deep },
+        deep: &deep,
     });
     if container == Container::Database {
         let method = parse::method(&beginning, None);
         database(path, &file, method, &mut observer)?;
     } else {
         let content = Box::new(file.try_clone().map_err(failed)?);
-        let broken = pieces(name, container, &siblings, &head, content, &mut |piece| {
+        let again = packed.then_some(&plain);
+        let mut each = |piece: Piece| {
             stop()?;
             observer.piece(&piece);
+            let (Piece::Separator(span) | Piece::Skipped { span, .. }) = &piece else {
+                return Ok(());
+            };
+            let end = span.end();
+            plain.borrow_mut().forget(observer.pending().unwrap_or(end));
             Ok(())
-        })?;
+        };
+        let broken = pieces(name, container, &siblings, &head, content, again, &mut each)?;
         if let Some(why) = broken {
             let what = format!("the compressed file is cut short or damaged: {why}");
             observer.push(Anomaly::whole(Class::ContainerDamaged, what));
