@@ -84,11 +84,11 @@ fn words(path: &Path, place: &Place, close_turn: bool) -> Vec<String> {
 /// What a plan leaves out, as far as it is listed.
 fn left_out(body: &SessionLogRepairBody) -> &[LeftOutRow] {
     let actions = &body.repair_plan.actions;
-    let of = |action| match action {
-        &Action::WriteSessionLog { ref log } => Some(log.left_out.first.as_slice()),
+    let listed = actions.iter().find_map(|action| match action {
+        Action::WriteSessionLog { log } => Some(log.left_out.first.as_slice()),
         _ => None,
-    };
-    actions.iter().find_map(of).unwrap_or_default()
+    });
+    listed.unwrap_or_default()
 }
 
 impl Human for SessionLogRepairBody {

@@ -189,3 +189,35 @@ fn a_database_with_pages_that_can_t_be_read_is_told() {
         "{read_in_part} of {costly}"
     );
 }
+
+#[test]
+fn a_large_database_is_read_where_it_lies() {
+    let home = Home::new();
+    let bytes = sample("opencode/harness-1.18.33/opencode.db");
+    let sound = home.put(".local/share/opencode/opencode.db", &bytes);
+    let large = home.put(".local/share/opencode/opencode-large.db", &bytes);
+    let conn = rusqlite::Connection::open(&large).expect("a database");
+    conn.execute_batch(
+        "PRAGMA journal_mode = DELETE; CREATE TABLE filler(x BLOB); \
+         INSERT INTO filler VALUES (zeroblob(67108864));",
+    )
+    .expect("filled");
+    drop(conn);
+    let before = crate::others::state(home.dir.path());
+    let told = home.check(home.dir.path());
+    assert!(crate::others::state(home.dir.path()) == before, "changed");
+    for key in ["records", "messages", "verdict", "findings"] {
+        assert_eq!(told[&large][key], told[&sound][key]);
+    }
+    // What lies in its WAL is not passed over: the file is named as unread.
+    std::fs::write(
+        home.path(".local/share/opencode/opencode-large.db-wal"),
+        "x",
+    )
+    .expect("a WAL");
+    let path = large.to_str().expect("UTF-8");
+    let (_, document) = home.run(&["doctor", "session-log", "check", path]);
+    assert_eq!(document["complete"], false);
+    let why = document["unread"][0]["why"].as_str().expect("words");
+    assert!(why.contains("WAL"), "{why}");
+}

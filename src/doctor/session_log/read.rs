@@ -9,10 +9,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::session_log::{self, Checked, Entry, Evidence, Kind, ReadAt};
 use crate::sources::database::member_path;
 use crate::sources::file::Base;
-use crate::store::{foreign, wal};
+use crate::store::foreign;
 
-/// Bytes of the largest file of which an image is held.
-pub(super) const MAX_IMAGE: u64 = 64 << 20;
+/// Bytes of the largest log that is held whole.
+pub(super) use crate::store::foreign::MAX_IMAGE;
 
 /// What was examined.
 #[derive(Debug)]
@@ -64,33 +64,17 @@ pub fn examine(entry: &Entry, stop: &dyn Fn() -> bool) -> Result<Examined> {
     })
 }
 
-/// A store as one image in memory; a large one is read where it lies, which leaves no trace, but sees
-/// nothing of a WAL.
+/// A store, open, and its image where it is small enough for one.
 fn store(path: &Path, file: &File) -> Result<(Connection, Option<Vec<u8>>)> {
-    let failed = |e| Error::io("read", path, e);
-    let log = member_path(path, "-wal");
-    let log = match open(&log) {
-        Ok(file) => whole(&log, &file)?,
-        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+    let log = match open(&member_path(path, "-wal")) {
+        Ok(log) => Some(log),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e),
     };
-    if file.metadata().map_err(failed)?.len() <= MAX_IMAGE {
-        let mut image = whole(path, file)?;
-        wal::fold(&mut image, &log);
-        return Ok((foreign::open_image(&image, path)?, Some(image)));
-    }
-    if !log.is_empty() {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "{} has more than {} MiB, and changes of it lie in its WAL",
-                path.display(),
-                MAX_IMAGE >> 20
-            ),
-        )
-        .with_hint("End the harness, which writes them into the store."));
-    }
-    Ok((foreign::open_still(path)?, None))
+    Ok(match foreign::image(path, file, log.as_ref())? {
+        Some(image) => (foreign::open_image(&image, path)?, Some(image)),
+        None => (foreign::open_still(path)?, None),
+    })
 }
 
 /// All bytes of a file that is held.

@@ -19,14 +19,11 @@ use crate::model::provider::Provider;
 use crate::model::record::{Piece, Span};
 use crate::sources::database::member_path;
 use crate::sources::file::Base;
-use crate::store::foreign::ForeignDb;
+use crate::store::foreign::{self, ForeignDb};
 use crate::store::mirror;
-use crate::store::wal;
 
 /// Bytes of the beginning of a file beside the one that is read.
 const SIBLING_BYTES: u64 = 64 << 10;
-/// Bytes of the largest database that is held as an image.
-const MAX_IMAGE: u64 = 64 << 20;
 /// Bytes of a span that are looked at again.
 const MAX_SPAN: u64 = 16 << 20;
 /// Levels that most decoders read.
@@ -331,7 +328,7 @@ pub(super) fn pieces<'r>(
 /// Reads the file at `path`, a source of `provider` that an index knows as `source`.
 ///
 /// # Errors
-/// As [`head`]; `unsupported` for a database that is too large; what `stop` returns.
+/// As [`head`]; `unsupported` for a large database with changes in its WAL; what `stop` returns.
 pub fn examine(
     provider: Provider,
     source: &Path,
@@ -388,11 +385,11 @@ pub fn examine(
         let mut each = |piece: Piece| {
             stop()?;
             observer.piece(&piece);
-            let (Piece::Separator(span) | Piece::Skipped { span, .. }) = &piece else {
-                return Ok(());
-            };
-            let end = span.end();
-            plain.borrow_mut().forget(observer.pending().unwrap_or(end));
+            // Behind every record comes the end of its line.
+            if let Piece::Separator(span) | Piece::Skipped { span, .. } = piece {
+                let to = observer.pending().unwrap_or(span.end());
+                plain.borrow_mut().forget(to);
+            }
             Ok(())
         };
         let broken = pieces(name, container, &siblings, &head, content, again, &mut each)?;
@@ -447,22 +444,24 @@ fn siblings(name: SourceName<'_>, head: &[u8]) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// A database as one image; SQLite opens nothing where it lies.
+/// A database, as an image or where it lies: nothing is made or changed.
 fn database(
     path: &Path,
     file: &File,
     method: parse::Method,
     observer: &mut Observer<'_>,
 ) -> Result<()> {
-    let mut image = whole(path, file)?;
-    let log = member_path(path, "-wal");
-    match open(&log) {
-        Ok(file) => wal::fold(&mut image, &whole(&log, &file)?),
-        Err(e) if e.kind() == ErrorKind::NotFound => wal::fold(&mut image, &[]),
+    let log = match open(&member_path(path, "-wal")) {
+        Ok(log) => Some(log),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e),
-    }
+    };
+    let opened = match foreign::image(path, file, log.as_ref())? {
+        Some(image) => ForeignDb::from_image(&image, path),
+        None => ForeignDb::open_still(path),
+    };
     let malformed = |what: &str| Anomaly::whole(Class::DatabaseMalformed, what.to_owned());
-    let db = match ForeignDb::from_image(&image, path) {
+    let db = match opened {
         Ok(db) => db,
         Err(e) if e.kind() == ErrorKind::SourcesFailed => {
             observer.push(malformed(e.message()));
@@ -481,19 +480,4 @@ fn database(
         observer.push(found);
     }
     Ok(())
-}
-
-fn whole(path: &Path, file: &File) -> Result<Vec<u8>> {
-    let failed = |e| Error::io("read", path, e);
-    if file.metadata().map_err(failed)?.len() > MAX_IMAGE {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{} has more than {} MiB", path.display(), MAX_IMAGE >> 20),
-        )
-        .with_hint("Index it: the archive reads databases of any size."));
-    }
-    let mut out = Vec::new();
-    let mut file = file.take(MAX_IMAGE);
-    file.read_to_end(&mut out).map_err(failed)?;
-    Ok(out)
 }
