@@ -7,7 +7,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result, Row, params};
 
 use super::bytes::ReadAt;
-use super::check::Checked;
+use super::check::{Checked, Watched};
 use super::examine::{examine, nothing_but};
 use super::name::Form;
 use super::verdict::{Finding, Repair, Verdict};
@@ -44,11 +44,11 @@ pub fn store_fault(conn: &Connection) -> Result<Option<Finding>> {
     })
 }
 
-/// Examines every session of a store.
+/// Examines every session of a store. `stop` is asked between reads whether to end.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
+pub fn sessions(conn: &Connection, stop: &dyn Fn() -> bool) -> Result<Vec<Checked>> {
     let against = store_fault(conn)?;
     if let Some(finding) = against {
         let rows = conn
@@ -74,12 +74,12 @@ pub fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
     let ids: Vec<String> = ids
         .query_map([], |row| row.get(0))?
         .collect::<Result<_>>()?;
-    ids.into_iter().map(|id| session(conn, id)).collect()
+    ids.into_iter().map(|id| session(conn, id, stop)).collect()
 }
 
-fn session(conn: &Connection, id: String) -> Result<Checked> {
-    let text = StoreText::open(conn, &id)?;
-    let diagnosis = match examine(&text, Form::NAMELESS) {
+fn session(conn: &Connection, id: String, stop: &dyn Fn() -> bool) -> Result<Checked> {
+    let source = &StoreText::open(conn, &id)?;
+    let diagnosis = match examine(&Watched { source, stop }, Form::NAMELESS) {
         Ok(diagnosis) => diagnosis,
         Err(e) => match e.downcast::<rusqlite::Error>() {
             Ok(of_store) => return Err(of_store),

@@ -164,9 +164,19 @@ pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
 /// # Errors
 /// `source-damaged` when it is no database; `not-found`, `permission-denied`, `io`.
 pub fn open_still(path: &Path) -> Result<Connection> {
-    let len = std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?;
-    let left = Allowance::of(len.len());
-    sqlite::open_still(path, MAX_VALUE, move || left.take()).map_err(as_source)
+    still(path).map(|(conn, ..)| conn)
+}
+
+/// The database, open where it lies, its length, and what reading it may cost.
+fn still(path: &Path) -> Result<(Connection, u64, Allowance)> {
+    let failed = |e| Error::io("open", path, e);
+    // Its folder may be reached through links.
+    let real = std::fs::canonicalize(path).map_err(failed)?;
+    let len = std::fs::metadata(&real).map_err(failed)?.len();
+    let left = Allowance::of(len);
+    let asked = left.clone();
+    let conn = sqlite::open_still(&real, MAX_VALUE, move || asked.take()).map_err(as_source)?;
+    Ok((conn, len, left))
 }
 
 /// Changes a copy of a database that another program made, in memory, and gives the image of it. The
@@ -245,11 +255,8 @@ impl ForeignDb {
     /// # Errors
     /// As [`ForeignDb::from_image`]; `not-found`, `permission-denied`, `io`.
     pub fn open_still(path: &Path) -> Result<ForeignDb> {
-        let meta = std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?;
-        let left = Allowance::of(meta.len());
-        let asked = left.clone();
-        let opened = sqlite::open_still(path, MAX_VALUE, move || asked.take());
-        ForeignDb::limited(opened.map_err(as_source)?, path, meta.len(), left)
+        let (conn, len, left) = still(path)?;
+        ForeignDb::limited(conn, path, len, left)
     }
 
     fn limited(conn: Connection, path: &Path, bytes: u64, left: Allowance) -> Result<ForeignDb> {

@@ -302,22 +302,20 @@ pub fn open_copy(
 
 /// Opens a foreign database where it lies. No lock is taken and no file is made or changed; what a WAL
 /// beside it holds is not seen, and who writes to it meanwhile is not waited for: the caller looks
-/// whether the file moved. Its content is not trusted, as with [`open_copy`].
+/// whether the file moved. Its content is not trusted, as with [`open_copy`]. No part of `path` is a link.
 ///
 /// # Errors
-/// `archive-corrupt` when it is no database; `not-found`, `permission-denied`, `io`.
+/// `archive-corrupt` when it is no database; `archive-unreadable`, `permission-denied`, `io`.
 pub fn open_still(
     path: &Path,
     longest: i32,
     is_over: impl FnMut() -> bool + Send + 'static,
 ) -> Result<Connection> {
-    // The folder may be reached through links.
-    let real = std::fs::canonicalize(path).map_err(|e| Error::io("open", path, e))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_URI;
-    let mut conn = connect(&uri(&real, "mode=ro&immutable=1"), flags, path)?;
+    let mut conn = connect(&uri(path, "mode=ro&immutable=1"), flags, path)?;
     let set = || -> rusqlite::Result<()> {
         conn.progress_handler(STEPS, Some(is_over))?;
         conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;

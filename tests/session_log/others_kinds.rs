@@ -221,3 +221,19 @@ fn a_large_database_is_read_where_it_lies() {
     let why = document["unread"][0]["why"].as_str().expect("words");
     assert!(why.contains("WAL"), "{why}");
 }
+
+#[test]
+fn what_comes_behind_many_findings_counts_as_well() {
+    let home = Home::new();
+    let odd = b"{\"type\":\"user\",\"sessionId\":\"s\",\"message\":{\"role\":\"user\",\"content\":\"\xff\"}}\n";
+    let mut bytes = odd.repeat(1001);
+    let path = home.put(".claude/projects/-p/a.jsonl", &bytes);
+    let entry = &home.check(&path)[&path];
+    assert_eq!(entry["findings_total"], 1001, "{}", entry["reason"]);
+    assert_eq!(entry["verdict"], "recovered");
+    bytes.extend_from_slice(b"no record\n");
+    home.put(".claude/projects/-p/a.jsonl", &bytes);
+    let entry = &home.check(&path)[&path];
+    assert_eq!(entry["findings_total"], 1002, "{}", entry["reason"]);
+    assert_eq!(entry["verdict"], "damaged");
+}

@@ -152,3 +152,18 @@ fn a_store_keeps_what_can_t_be_repaired_beside_what_can() {
     let made = home.dir.path().join("repaired-sessions/sessions.db");
     assert_eq!(rows(&made, other), before);
 }
+
+#[test]
+fn reading_a_store_ends_when_that_is_asked_for() {
+    let case = cases::named("sqlite_clean");
+    let conn = Connection::open(case.log()).expect("a store");
+    let asked = std::cell::Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 1
+    };
+    let told = cass::session_log::sessions(&conn, &stop).expect("read");
+    assert_eq!(told.len(), 1);
+    let reason = &told[0].diagnosis.reason;
+    assert!(reason.contains("an end was asked for"), "{reason}");
+}

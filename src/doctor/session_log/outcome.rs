@@ -139,8 +139,8 @@ fn left(sessions: &[Checked]) -> Vec<String> {
 /// Whether the sessions of a store that were repaired are sound.
 fn verify(image: &[u8], path: &Path, repairs: &[(String, Repair)]) -> Result<()> {
     let conn = foreign::open_image(image, path)?;
-    let sessions =
-        session_log::sessions(&conn).map_err(|e| Error::io("read", path, io::Error::other(e)))?;
+    let sessions = session_log::sessions(&conn, &|| false)
+        .map_err(|e| Error::io("read", path, io::Error::other(e)))?;
     let sound = |id: &str| {
         sessions
             .iter()

@@ -40,12 +40,24 @@ pub(super) struct Counts {
     pub(super) last_ms: Option<i64>,
 }
 
+/// What is known of all findings, those that are not kept too.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// How many there are.
+    pub total: u64,
+    /// The worst of all.
+    pub worst: Option<Severity>,
+    /// Whether any of them costs a record.
+    pub loses: bool,
+    /// Whether one is a last line that may be being written.
+    pub pending: bool,
+}
+
 /// Gathers findings over a file's pieces, in order.
 pub(super) struct Observer<'a> {
     known: Known<'a>,
     found: Vec<Anomaly>,
-    pub(super) total: u64,
-    pub(super) worst: Option<Severity>,
+    told: Told,
     counts: Counts,
     graph: Graph,
     unknown: BTreeMap<String, Places>,
@@ -77,8 +89,7 @@ impl<'a> Observer<'a> {
         Observer {
             known,
             found: Vec::new(),
-            total: 0,
-            worst: None,
+            told: Told::default(),
             counts: Counts::default(),
             graph: Graph::default(),
             unknown: BTreeMap::new(),
@@ -94,8 +105,11 @@ impl<'a> Observer<'a> {
     }
 
     pub(super) fn push(&mut self, found: Anomaly) {
-        self.total += 1;
-        self.worst = self.worst.max(Some(found.severity));
+        let told = &mut self.told;
+        told.total += 1;
+        told.worst = told.worst.max(Some(found.severity));
+        told.loses |= found.lost > 0;
+        told.pending |= found.class == Class::TailPending;
         if self.found.len() < MAX_FOUND {
             self.found.push(found);
         }
@@ -390,7 +404,7 @@ impl<'a> Observer<'a> {
     }
 
     /// What was found in a file of `len` bytes.
-    pub(super) fn end(mut self) -> (Vec<Anomaly>, u64, Option<Severity>, Counts) {
+    pub(super) fn end(mut self) -> (Vec<Anomaly>, Told, Counts) {
         self.broken();
         self.unglued();
         self.nul(true);
@@ -431,6 +445,6 @@ impl<'a> Observer<'a> {
         }
         self.found
             .sort_by_key(|f| (f.offset.is_none(), f.offset, f.class));
-        (self.found, self.total, self.worst, self.counts)
+        (self.found, self.told, self.counts)
     }
 }

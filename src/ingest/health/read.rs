@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::class::{Anomaly, Class, HealthVerdict};
-use super::observe::{Counts, Known, Observer};
+use super::observe::{Counts, Known, Observer, Told};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::parse::{self, Beginning, Container, SourceName};
 use crate::model::digest::Digest;
@@ -72,10 +72,8 @@ pub struct Health {
     pub live: bool,
     /// Findings, in file order.
     pub found: Vec<Anomaly>,
-    /// How many there are.
-    pub found_total: u64,
-    /// The worst of all.
-    pub worst: Option<Severity>,
+    /// What is known of all of them.
+    pub told: Told,
     /// What was read.
     pub proof: Proof,
 }
@@ -84,16 +82,13 @@ impl Health {
     /// The verdict on the file alone.
     #[must_use]
     pub fn verdict(&self) -> HealthVerdict {
-        let loses = self.found.iter().any(|f| f.lost > 0);
-        match self.worst {
+        match self.told.worst {
             _ if self.proof.bytes == 0 => HealthVerdict::Empty,
             _ if self.records == 0 && !self.live => HealthVerdict::Unreadable,
             Some(Severity::Error) => HealthVerdict::Damaged,
-            Some(Severity::Warn) if loses => HealthVerdict::Damaged,
+            Some(Severity::Warn) if self.told.loses => HealthVerdict::Damaged,
             Some(Severity::Warn) => HealthVerdict::Recovered,
-            _ if self.found.iter().any(|f| f.class == Class::TailPending) => {
-                HealthVerdict::LiveTail
-            }
+            _ if self.told.pending => HealthVerdict::LiveTail,
             Some(Severity::Info) => HealthVerdict::Noted,
             None => HealthVerdict::Clean,
         }
@@ -400,7 +395,7 @@ pub fn examine(
     }
     let after = file.metadata().map_err(failed)?;
     let state = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec());
-    let (found, found_total, worst, counts) = observer.end();
+    let (found, told, counts) = observer.end();
     let Counts {
         records,
         messages,
@@ -421,8 +416,7 @@ pub fn examine(
         times: (first_ms, last_ms),
         live,
         found,
-        found_total,
-        worst,
+        told,
         proof: Proof {
             moved: state(&before) != state(&after) || seen.bytes != after.len(),
             bytes: seen.bytes,
