@@ -300,8 +300,11 @@ pub(super) fn page(plan: &PlanView, mutation: &Mutation, page: &mut Page) {
             ));
         }
     };
-    held("before", &c.before, page);
-    held("after", &c.after, page);
+    // A log's repair is apart from the archive, which it leaves as it is.
+    if plan.kind != PlanKind::SessionLogRepair {
+        held("before", &c.before, page);
+        held("after", &c.after, page);
+    }
     if mutation.receipt.is_none() && plan.required_bytes > 0 {
         page.fact(&format!(
             "room      {} must be free",

@@ -6,14 +6,19 @@ use std::path::{Path, PathBuf};
 use super::args::SessionLogRepairArgs;
 use super::context::Context;
 use super::emit::Human;
-use super::page::Page;
+use super::page::{Page, count};
 use super::planned;
 use super::session_log::versions;
 use crate::doctor::session_log::{LogRepairPlanner, Place};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::path::normalise;
+use crate::model::plan::{Action, LeftOutRow};
 use crate::report::envelope::{Report, Status};
 use crate::report::session_log_repair::SessionLogRepairBody;
+use crate::session_log::Verdict;
+
+/// Rows that are left out and shown.
+const SHOWN: usize = 5;
 
 pub(super) fn run(
     ctx: &Context,
@@ -76,10 +81,48 @@ fn words(path: &Path, place: &Place, close_turn: bool) -> Vec<String> {
     words
 }
 
+/// What a plan leaves out, as far as it is listed.
+fn left_out(body: &SessionLogRepairBody) -> &[LeftOutRow] {
+    let actions = &body.repair_plan.actions;
+    let listed = actions.iter().find_map(|action| match action {
+        Action::WriteSessionLog { log } => Some(log.left_out.first.as_slice()),
+        _ => None,
+    });
+    listed.unwrap_or_default()
+}
+
 impl Human for SessionLogRepairBody {
     fn page(report: &Report<Self>, page: &mut Page) {
         let body = &report.body;
         planned::page(&body.repair_plan, &body.mutation, page);
+        if let (Some(log), Some(after)) = (&body.log, &body.log_after) {
+            let state = |rows: u64, events: Option<u64>, verdict: Verdict| {
+                let events = events.map_or_else(String::new, |n| {
+                    count(n, "sound event", "sound events") + ", "
+                });
+                format!("{}, {events}{}", count(rows, "row", "rows"), verdict.name())
+            };
+            let sound = log.valid_prefix_events;
+            page.fact(&format!(
+                "before    {}",
+                state(log.rows_total, sound, log.verdict)
+            ));
+            page.fact(&format!(
+                "after     {}",
+                state(after.rows, Some(after.events), after.verdict)
+            ));
+        }
+        for one in left_out(body).iter().take(SHOWN) {
+            let row = one
+                .row
+                .map_or("a fragment".to_owned(), |n| format!("row {}", n.0));
+            page.fact(&format!(
+                "left out  {row}, byte {}, {}, sha256 {}",
+                one.offset.0,
+                count(one.bytes.0, "byte", "bytes"),
+                one.sha256
+            ));
+        }
         if let Some(target) = &body.target {
             page.path("target", &target.path.to_string());
         }

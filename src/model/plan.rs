@@ -264,17 +264,9 @@ impl<T: Serialize + Clone> Listed<T> {
     /// The list of `all`, which is sorted.
     #[must_use]
     pub fn of(all: &[T]) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for one in all {
-            // Text and counts alone, which can't fail; each ends in a newline that JSON never holds.
-            hasher.update(&serde_json::to_vec(one).unwrap_or_default());
-            hasher.update(b"\n");
-        }
-        Listed {
-            total: Count(all.len() as u64),
-            digest: hasher.finalize().to_hex().to_string(),
-            first: all.iter().take(Self::SHOWN).cloned().collect(),
-        }
+        let mut listing = Listing::default();
+        all.iter().for_each(|one| listing.push(one));
+        listing.end()
     }
 
     /// The list of none.
@@ -287,6 +279,48 @@ impl<T: Serialize + Clone> Listed<T> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total.0 == 0
+    }
+}
+
+/// A [`Listed`] in the making, of more than is held.
+#[derive(Debug)]
+pub struct Listing<T> {
+    hasher: blake3::Hasher,
+    total: u64,
+    first: Vec<T>,
+}
+
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Listing {
+            hasher: blake3::Hasher::new(),
+            total: 0,
+            first: Vec::new(),
+        }
+    }
+}
+
+impl<T: Serialize + Clone> Listing<T> {
+    /// Adds the next one, in order.
+    pub fn push(&mut self, one: &T) {
+        // Text and counts alone, which can't fail; each ends in a newline that JSON never holds.
+        self.hasher
+            .update(&serde_json::to_vec(one).unwrap_or_default());
+        self.hasher.update(b"\n");
+        self.total += 1;
+        if self.first.len() < Listed::<T>::SHOWN {
+            self.first.push(one.clone());
+        }
+    }
+
+    /// The list.
+    #[must_use]
+    pub fn end(self) -> Listed<T> {
+        Listed {
+            total: Count(self.total),
+            digest: self.hasher.finalize().to_hex().to_string(),
+            first: self.first,
+        }
     }
 }
 
@@ -411,6 +445,22 @@ pub enum LogMake {
     },
 }
 
+/// A row of a session log that is left out, or what the end of the file left of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOutRow {
+    /// The session, in a store of several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session: Option<String>,
+    /// Its number, from 1; null for what has no end.
+    pub row: Option<Count>,
+    /// Where it begins in the text.
+    pub offset: Count,
+    /// Its length, without a newline.
+    pub bytes: Count,
+    /// SHA-256 of these bytes, hex.
+    pub sha256: String,
+}
+
 /// A session log that is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogWrite {
@@ -428,6 +478,9 @@ pub struct LogWrite {
     pub make: LogMake,
     /// Rows that are left out, first and last, from 1.
     pub dropped: Vec<(Count, Count)>,
+    /// The same and a fragment at the end, one by one: all of them are covered, the first are shown.
+    #[serde(default = "Listed::<LeftOutRow>::none")]
+    pub left_out: Listed<LeftOutRow>,
     /// Rows that lose events that are there already.
     pub rewritten: Count,
     /// Types of the events that close an open turn.

@@ -203,8 +203,8 @@ impl Logs<'_> {
         };
         wal::fold(&mut image, &log);
         let conn = foreign::open_image(&image, path)?;
-        let sessions =
-            session_log::sessions(&conn).map_err(|e| broken(path, io::Error::other(e)))?;
+        let sessions = session_log::sessions(&conn, &|| false)
+            .map_err(|e| broken(path, io::Error::other(e)))?;
         drop(conn);
         let repairs = session_log::store_repairs(&sessions, self.close_turn);
         foreign::changed_image(&image, path, &|conn| {

@@ -223,7 +223,7 @@ impl HealthEntry {
         let worst = of_archive
             .as_ref()
             .map(|f| f.severity)
-            .max(health.and_then(|h| h.worst));
+            .max(health.and_then(|h| h.told.worst));
         let severity = match verdict {
             HealthVerdict::NotKnown => Some(Severity::Warn),
             HealthVerdict::NoSession => None,
@@ -231,7 +231,7 @@ impl HealthEntry {
             HealthVerdict::Empty => worst.max(Some(Severity::Info)),
             _ => worst,
         };
-        let total = health.map_or(0, |h| h.found_total) + u64::from(of_archive.is_some());
+        let total = health.map_or(0, |h| h.told.total) + u64::from(of_archive.is_some());
         let times = health.map_or((None, None), |h| h.times);
         HealthEntry {
             session_id: health.and_then(|h| h.session.clone()),

@@ -16,6 +16,8 @@ use crate::session_log::Verdict;
 pub struct SessionLogRepairBody {
     /// The log as it was found, with what is wrong with it.
     pub log: Option<SessionLogEntry>,
+    /// What the log becomes; null where nothing is made of it.
+    pub log_after: Option<LogAfter>,
     /// The file that is written, or that is there already; null where there is nothing to write.
     pub target: Option<PathText>,
     /// Where the log can't be repaired from itself: what could still help, and whether it is there.
@@ -29,6 +31,17 @@ pub struct SessionLogRepairBody {
 
 impl Body for SessionLogRepairBody {
     const NAME: &'static str = "doctor-session-log-repair";
+}
+
+/// What is said of the log that is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LogAfter {
+    /// Rows behind the header.
+    pub rows: u64,
+    /// Events in them.
+    pub events: u64,
+    /// The verdict.
+    pub verdict: Verdict,
 }
 
 /// A kind of evidence.
@@ -114,6 +127,11 @@ impl SessionLogRepairBody {
     ) -> Self {
         SessionLogRepairBody {
             log: seen.map(|s| SessionLogEntry::new(&s.entry, &s.checked, &s.evidence, now_ms)),
+            log_after: seen.and_then(|s| s.after).map(|a| LogAfter {
+                rows: a.rows,
+                events: a.events,
+                verdict: a.verdict,
+            }),
             target: seen.and_then(|s| s.target.as_deref()).map(PathText::new),
             evidence_searched: seen.map_or_else(Vec::new, |s| {
                 s.searched.iter().map(SearchedEvidence::from).collect()

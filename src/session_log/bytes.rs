@@ -113,3 +113,9 @@ pub(super) fn sha256<S: ReadAt + ?Sized>(source: &S, to: u64) -> io::Result<(u64
     })?;
     Ok((len, hasher))
 }
+
+/// A digest in hex.
+pub(super) fn hex(sha256: Sha256) -> String {
+    let bytes = sha256.finalize();
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

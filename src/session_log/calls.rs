@@ -1,6 +1,7 @@
 //! The tool calls of one step: announced, started, answered.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::closers;
 use super::event::Event;
@@ -106,7 +107,10 @@ impl Calls {
             id: shown(&id),
             name: Some(shown(&name)),
         };
+        let texts = ["callId", "name", "arguments"];
+        let whole = texts.iter().all(|key| data.text(key).is_some());
         let why = match self.list.iter_mut().find(|c| c.id == id) {
+            _ if !whole => "the start of a call lacks its id, its name or its arguments",
             None => "no answer of this step announced the call that is started here",
             Some(call) if call.started.is_some() => "the call was started before",
             Some(call) if call.answered => "the call was answered before it was started",
@@ -255,4 +259,29 @@ impl<'a> ResultParts<'a> {
             error,
         })
     }
+}
+
+/// A digest of everything in a result but its content: what another one in its place must have, too.
+pub(super) fn frame(data: &Object<'_>, version: u64) -> u64 {
+    let mut out = Vec::new();
+    let mut put = |object: &Object<'_>, but: &str| {
+        let members: BTreeMap<_, _> = object.iter().collect();
+        for (key, value) in members.iter().filter(|(k, _)| ***k != *but.as_bytes()) {
+            out.extend_from_slice(&(key.len() as u64).to_le_bytes());
+            out.extend_from_slice(key);
+            json::canonical(value, &mut out);
+        }
+        out.push(0);
+    };
+    put(data, "message");
+    let message = data.object("message").unwrap_or_default();
+    put(&message, "content");
+    let blocks = message.get("content").and_then(json::elements);
+    if version < 4
+        && let Some(block) = blocks.and_then(|b| Object::within(b.first()?))
+    {
+        put(&block, "content");
+    }
+    let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(&out).as_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }

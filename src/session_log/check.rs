@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
-use super::bytes::{ReadAt, each_piece, sha256};
+use super::bytes::{ReadAt, each_piece, hex, sha256};
 use super::examine::examine;
 use super::folder::{Entry, Kind, identity};
 use super::name::Form;
@@ -53,18 +53,18 @@ impl Entry {
     }
 }
 
-/// A file that stops giving bytes when an end is asked for.
-struct Watched<'a> {
-    file: &'a File,
-    stop: &'a dyn Fn() -> bool,
+/// Something that stops giving bytes when an end is asked for.
+pub(super) struct Watched<'a, S> {
+    pub(super) source: &'a S,
+    pub(super) stop: &'a dyn Fn() -> bool,
 }
 
-impl ReadAt for Watched<'_> {
+impl<S: ReadAt> ReadAt for Watched<'_, S> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         if (self.stop)() {
             return Err(io::Error::other("an end was asked for"));
         }
-        ReadAt::read_at(self.file, buf, offset)
+        self.source.read_at(buf, offset)
     }
 }
 
@@ -79,7 +79,7 @@ pub fn check(
 ) -> io::Result<(Checked, Evidence)> {
     let before = file.metadata()?;
     let form = entry.form().unwrap_or(Form::NAMELESS);
-    let watched = Watched { file, stop };
+    let watched = Watched { source: file, stop };
     let mut diagnosis = examine(&watched, form)?;
     let against = diagnosis.header.as_ref().and_then(|h| identity(entry, h));
     for finding in entry.findings.iter().cloned().chain(against) {
@@ -106,14 +106,17 @@ pub fn check_store(
     stop: &dyn Fn() -> bool,
 ) -> io::Result<(Vec<Checked>, Evidence)> {
     let before = file.metadata()?;
-    let sessions = store::sessions(conn).map_err(io::Error::other)?;
-    Ok((sessions, evidence(&Watched { file, stop }, &before)?))
+    let sessions = store::sessions(conn, stop).map_err(io::Error::other)?;
+    Ok((
+        sessions,
+        evidence(&Watched { source: file, stop }, &before)?,
+    ))
 }
 
 /// Takes the digest of a file and looks whether it moved since `before`.
-fn evidence(watched: &Watched<'_>, before: &std::fs::Metadata) -> io::Result<Evidence> {
+fn evidence(watched: &Watched<'_, File>, before: &std::fs::Metadata) -> io::Result<Evidence> {
     let (bytes, sha256) = sha256(watched, u64::MAX)?;
-    let after = watched.file.metadata()?;
+    let after = watched.source.metadata()?;
     let state = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec());
     Ok(Evidence {
         bytes,
@@ -135,9 +138,4 @@ pub fn digests<S: ReadAt + ?Sized>(source: &S) -> io::Result<(u64, String, Strin
         Ok(())
     })?;
     Ok((len, hex(sha256), blake3.finalize().to_hex().to_string()))
-}
-
-fn hex(sha256: Sha256) -> String {
-    let bytes = sha256.finalize();
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

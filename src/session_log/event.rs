@@ -1,6 +1,9 @@
 //! One row of a log: an event, or several pieces of an answer packed into one row.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use super::json::{self, Object};
 use super::vocabulary::PACKED;
@@ -112,7 +115,6 @@ fn packed<'a>(
         return Err("a packed row with a key that it must not have");
     }
     let call = *kind == *b"tool-call-chunks";
-    let list = if call { "args" } else { "texts" };
     let read = || -> Option<Packed<'a>> {
         let data = data.or_else(|| row.object("data"))?;
         let allowed: &[&str] = if call {
@@ -120,33 +122,11 @@ fn packed<'a>(
         } else {
             &["turn", "step", "index", "dt", "texts"]
         };
-        let texts = json::elements(data.get(list)?)?;
-        let steps: Option<Vec<i64>> = json::elements(data.get("dt")?)?
-            .into_iter()
-            .map(json::integer)
-            .collect();
-        let steps = steps?;
         let first = row.count("seq0")?;
         let time = row.int("time0").filter(|t| *t >= 0)?;
-        data.count("index")?;
-        if call {
-            data.text("id")?;
-            if let Some(name) = data.get("name") {
-                json::text(name)?;
-            }
-        }
-        let strings = texts.iter().all(|t| t.first() == Some(&b'"'));
+        let (texts, steps) = pieces(&data, call, time)?;
         let last = first.checked_add(texts.len() as u64)?;
-        let safe = |n: i64| (-json::MAX_SAFE..=json::MAX_SAFE).contains(&n);
-        let mut now = time;
-        for step in &steps {
-            now = now.checked_add(*step).filter(|n| safe(*n) && *n >= 0)?;
-        }
-        let sound = data.only(allowed)
-            && !texts.is_empty()
-            && strings
-            && steps.len() + 1 == texts.len()
-            && last <= json::MAX_SAFE.unsigned_abs();
+        let sound = data.only(allowed) && last <= json::MAX_SAFE.unsigned_abs();
         sound.then_some(Packed {
             kind: kind.clone(),
             first,
@@ -159,6 +139,92 @@ fn packed<'a>(
         })
     };
     read().ok_or("a packed row whose parts do not fit together")
+}
+
+/// The strings of several pieces of an answer, and the times between them.
+type Pieces<'a> = (Vec<&'a [u8]>, Vec<i64>);
+
+/// Several pieces of an answer that begin at `time`; `None` where their parts do not fit together.
+fn pieces<'a>(object: &Object<'a>, call: bool, time: i64) -> Option<Pieces<'a>> {
+    let texts = json::elements(object.get(if call { "args" } else { "texts" })?)?;
+    let steps = json::elements(object.get("dt")?)?;
+    let steps: Option<Vec<i64>> = steps.into_iter().map(json::integer).collect();
+    let steps = steps?;
+    object.count("index")?;
+    if call {
+        object.text("id")?;
+        if let Some(name) = object.get("name") {
+            json::text(name)?;
+        }
+    }
+    let mut now = time;
+    for step in &steps {
+        now = now
+            .checked_add(*step)
+            .filter(|n| (0..=json::MAX_SAFE).contains(n))?;
+    }
+    let strings = texts.iter().all(|t| t.first() == Some(&b'"'));
+    (!texts.is_empty() && strings && steps.len() + 1 == texts.len()).then_some((texts, steps))
+}
+
+/// Whether something is a part of the stream that later versions keep with an answer.
+pub(super) fn is_of_stream(part: &Object<'_>) -> bool {
+    let time = |key: &str| part.int(key).filter(|t| *t >= 0);
+    let several = |call: bool, keys: &[&str]| {
+        part.only(keys) && time("time0").is_some_and(|t| pieces(part, call, t).is_some())
+    };
+    match part.text("type").as_deref() {
+        Some(b"text-chunks" | b"reasoning-chunks") => {
+            several(false, &["type", "time0", "index", "dt", "texts"])
+        }
+        Some(b"tool-call-chunks") => several(
+            true,
+            &["type", "time0", "index", "id", "name", "dt", "args"],
+        ),
+        Some(b"chunk") => {
+            let known = part.get("chunk").and_then(chunk).is_some();
+            part.only(&["type", "time", "chunk"]) && time("time").is_some() && known
+        }
+        _ => false,
+    }
+}
+
+/// What a piece of an answer is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Chunk<'a> {
+    /// Of a call, with its id.
+    Call(Cow<'a, [u8]>),
+    Other,
+}
+
+/// Reads a piece of an answer; `None` for one of no known kind.
+pub(super) fn chunk(value: &[u8]) -> Option<Chunk<'_>> {
+    static TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"type\""));
+    const TEXTS: [&[u8]; 2] = [b"text-delta\"", b"reasoning-delta\""];
+    // By far the most; another key of this name would count in the place of the first.
+    if let Some(rest) = value.strip_prefix(b"{\"type\":\"")
+        && TEXTS.iter().any(|t| rest.starts_with(t))
+        && TYPE.find(rest).is_none()
+    {
+        return Some(Chunk::Other);
+    }
+    let object = Object::within(value)?;
+    match object.text("type").as_deref()? {
+        b"tool-call-delta" => Some(Chunk::Call(object.text("id")?)),
+        b"text-delta" | b"reasoning-delta" | b"block-start" | b"block-end" | b"usage" => {
+            Some(Chunk::Other)
+        }
+        b"finish" => {
+            let reason = object.object("reason")?;
+            let sound = match reason.text("kind").as_deref()? {
+                b"stop" | b"tool-calls" | b"max-tokens" => true,
+                b"aborted" | b"error" => reason.get("failure").is_some(),
+                _ => false,
+            };
+            sound.then_some(Chunk::Other)
+        }
+        _ => None,
+    }
 }
 
 impl<'a> Packed<'a> {
@@ -344,6 +410,28 @@ fn plain_runs(list: &[u8]) -> Option<Vec<(u64, u64)>> {
         }
     }
     Some(out)
+}
+
+/// Whether runs that a list writes as pairs are of three or more, and all of it in order.
+pub(super) fn has_sound_pairs(list: &[u8]) -> bool {
+    // Most lists have none.
+    if memchr::memchr_iter(b'[', list).nth(1).is_none() {
+        return true;
+    }
+    let is_pair = |e: &[u8]| e.first() == Some(&b'[');
+    let mut before = None;
+    let elements = json::elements(list).unwrap_or_default();
+    elements.iter().all(|element| {
+        let numbers = json::elements(element).unwrap_or_else(|| vec![*element]);
+        let ends = numbers.first().zip(numbers.last());
+        let Some((Some(from), Some(to))) = ends.map(|(a, b)| (json::integer(a), json::integer(b)))
+        else {
+            return false;
+        };
+        let sound = before.is_none_or(|b| from > b) && (!is_pair(element) || to >= from + 2);
+        before = Some(to);
+        sound
+    })
 }
 
 fn any_runs(list: &[u8]) -> Option<Vec<(u64, u64)>> {

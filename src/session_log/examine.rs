@@ -89,17 +89,23 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
                 let bom = bom.is_some();
                 self.rows(lines, &first, header, bom)
             }
-            Err(HeaderFault::Version(version)) => {
+            Err(HeaderFault::Version { number, newer }) => {
+                let named = number.map_or_else(String::new, |n| format!(" {n}"));
+                let by = if newer {
+                    "written by something newer"
+                } else {
+                    "below every version"
+                };
                 let newest = super::vocabulary::NEWEST;
                 self.find(
                     Verdict::UnsupportedVersion,
                     format!(
-                        "the log was written in version {version} of the format, by something newer; \
-                         versions up to {newest} are known"
+                        "the log is of version{named} of the format, {by}; versions up to {newest} \
+                         are known"
                     ),
                 );
                 let mut d = self.counted(&mut lines, 0)?;
-                d.foreign_version = Some(version);
+                d.foreign_version = number;
                 Ok(d)
             }
             Err(HeaderFault::Invalid(why)) => {
@@ -182,6 +188,12 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
             self.overlap(&mut walk, &end, &plain, &header)?;
         }
         self.row_findings(&walk, &end);
+        if std::str::from_utf8(&plain).is_err() {
+            self.find(
+                Verdict::InvalidUtf8,
+                "the header holds bytes that are no UTF-8; it can be read, not rewritten",
+            );
+        }
         let seeds = (header.seeded, walk.replay.state.inherited);
         let unseeded = header.version >= 2 && seeds.0 != seeds.1 && walk.dead.is_none();
         if unseeded {
@@ -442,6 +454,11 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
             );
         }
         if judged && walk.replay.state.turn.is_some() {
+            if walk.replay.state.is_compacting() {
+                self.remarks.push(
+                    "a compaction is open, so the turn can't be closed by a repair".to_owned(),
+                );
+            }
             self.find(
                 Verdict::InterruptedTurnRecoverable,
                 "a turn is open at the end: it was interrupted, or is going on",
@@ -484,8 +501,9 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
             join
         });
         let torn = self.has(Verdict::TornTailRecoverable);
-        let verdict = self.verdict();
-        let closers = if torn || verdict == Verdict::InterruptedTurnRecoverable {
+        let wanted = torn || self.verdict() == Verdict::InterruptedTurnRecoverable;
+        // No turn ends inside of a compaction, so nothing that follows from what is open closes it.
+        let closers = if wanted && !walk.replay.state.is_compacting() {
             closers::closers(&walk.replay.state)
         } else {
             Vec::new()
@@ -571,7 +589,8 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
             Some(_) => walk.last_turn_end,
             None => walk.replay.state.last_turn_end,
         };
-        let needed = verdict != Verdict::Clean && !must_refuse;
+        let nothing = verdict == Verdict::InterruptedTurnRecoverable && repair.closers.is_empty();
+        let needed = verdict != Verdict::Clean && !must_refuse && !nothing;
         let mut told = self.told(walk.rows, valid_prefix_events, first_bad);
         told.fault = fault;
         told.header = Some(header);
@@ -579,7 +598,7 @@ impl<'s, S: ReadAt + ?Sized> Examination<'s, S> {
         told.last_turn_end = last_turn_end;
         told.committed = walk.committed;
         told.must_refuse = must_refuse;
-        told.repair_optional = optional && !must_refuse;
+        told.repair_optional = optional && needed;
         told.repair = needed.then_some(repair);
         told
     }

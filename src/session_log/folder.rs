@@ -1,8 +1,10 @@
 //! The folders around a log: which log is the session's, and what the others say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::header::Header;
@@ -136,10 +138,32 @@ pub fn identity(entry: &Entry, header: &Header) -> Option<Finding> {
     if session_folder(&header.id) != *session {
         return finding("the folder is another session's than the header names");
     }
-    if project_folder(header.cwd.as_deref()) != *project {
+    let own = project_folder(header.cwd.as_deref());
+    if own != *project && !is_alias(entry, header, &own) {
         return finding("the folder is another project's than the header's working directory says");
     }
     None
+}
+
+/// Whether the log lies in the project's folder under another name: a link leads from one folder, or
+/// one working directory, to the other.
+fn is_alias(entry: &Entry, header: &Header, own: &str) -> bool {
+    let Some(folder) = entry.path.ancestors().nth(2) else {
+        return false;
+    };
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let here = real(folder);
+    if here.is_some() && here == real(&folder.with_file_name(own)) {
+        return true;
+    }
+    let cwd = header
+        .cwd
+        .as_deref()
+        .map(|cwd| Path::new(OsStr::from_bytes(cwd)));
+    let name = here.as_deref().map(file_name);
+    let meant = cwd.and_then(real);
+    let meant = meant.map(|cwd| project_folder(Some(cwd.as_os_str().as_bytes())));
+    meant.is_some() && (meant == name || meant.as_deref() == Some(&*file_name(folder)))
 }
 
 fn of_file(path: &Path) -> io::Result<Entry> {
@@ -274,12 +298,23 @@ fn read_root(root: &Path) -> Root {
     }
     let logs = || out.sessions.iter().flat_map(|s| &s.logs);
     out.mixed = logs().any(|l| l.log.packed) && logs().any(|l| !l.log.packed);
-    let mut twins: BTreeMap<String, usize> = BTreeMap::new();
+    let mut places: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for session in out.sessions.iter().filter(|s| !s.logs.is_empty()) {
-        *twins.entry(session.session.clone()).or_default() += 1;
+        let projects = places.entry(&session.session).or_default();
+        projects.insert(&session.project);
     }
-    twins.retain(|_, n| *n > 1);
-    out.twins = twins;
+    // Several names of one folder are one.
+    let folders = |projects: BTreeSet<&str>| -> BTreeSet<PathBuf> {
+        let real = |p: &str| fs::canonicalize(root.join(p)).ok();
+        projects.into_iter().filter_map(real).collect()
+    };
+    let twins = places
+        .into_iter()
+        .filter(|(_, projects)| projects.len() > 1);
+    out.twins = twins
+        .map(|(session, projects)| (session.to_owned(), folders(projects).len()))
+        .filter(|(_, n)| *n > 1)
+        .collect();
     out
 }
 

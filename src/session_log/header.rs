@@ -30,8 +30,12 @@ pub struct Header {
 /// What is wrong with a first line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HeaderFault {
-    /// A version that is not known.
-    Version(u64),
+    /// A version that is not known: above those that are, or below them.
+    Version {
+        /// As far as it is a whole number.
+        number: Option<u64>,
+        newer: bool,
+    },
     /// No header, or one that must not be.
     Invalid(String),
 }
@@ -40,8 +44,23 @@ pub(super) enum HeaderFault {
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The version that a line says, whatever else it holds.
-fn version(object: &Object<'_>) -> Option<u64> {
-    object.count("version")
+fn version(object: &Object<'_>) -> Result<u64, HeaderFault> {
+    let invalid = |why: &str| Err(HeaderFault::Invalid(why.to_owned()));
+    let number = object.count("version");
+    #[allow(clippy::cast_precision_loss)]
+    match (object.get("version").and_then(json::number), number) {
+        (None, _) => invalid("the header has no version"),
+        (Some(n), _) if n > NEWEST as f64 => Err(HeaderFault::Version {
+            number,
+            newer: true,
+        }),
+        (Some(_), Some(number)) => Ok(number),
+        (Some(n), None) if n < 0.0 => Err(HeaderFault::Version {
+            number,
+            newer: false,
+        }),
+        (Some(_), None) => invalid("the header's version is no whole number"),
+    }
 }
 
 /// Reads a header that a new log is to begin with; the reason in words where it is refused.
@@ -50,7 +69,7 @@ fn version(object: &Object<'_>) -> Option<u64> {
 /// Why it is no header, or of a version that is not known.
 pub fn read_header(line: &[u8]) -> Result<Header, String> {
     read(line, None).map_err(|fault| match fault {
-        HeaderFault::Version(version) => format!("version {version} is not known"),
+        HeaderFault::Version { .. } => "its version is not known".to_owned(),
         HeaderFault::Invalid(why) => why,
     })
 }
@@ -74,12 +93,7 @@ pub(super) fn read(line: &[u8], generation: Option<u64>) -> Result<Header, Heade
     if !json::is_text(object.get("type"), "session") {
         return Err(invalid("the first line is no session header"));
     }
-    let Some(version) = version(&object) else {
-        return Err(invalid("the header has no version"));
-    };
-    if version > NEWEST {
-        return Err(HeaderFault::Version(version));
-    }
+    let version = version(&object)?;
     if let Some(named) = generation.filter(|n| *n != version) {
         return Err(HeaderFault::Invalid(format!(
             "the file's name says version {named}, the header version {version}"
@@ -180,7 +194,10 @@ mod tests {
         let newer = r#"{"type":"session","version":9,"shape":"another"}"#;
         assert_eq!(
             read(newer.as_bytes(), Some(0)),
-            Err(HeaderFault::Version(9))
+            Err(HeaderFault::Version {
+                number: Some(9),
+                newer: true
+            })
         );
     }
 

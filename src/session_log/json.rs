@@ -203,7 +203,8 @@ pub(super) fn minus_zero(value: &[u8]) -> bool {
     number(value).is_some_and(|n| n == 0.0 && n.is_sign_negative())
 }
 
-fn number(value: &[u8]) -> Option<f64> {
+/// A number of any kind; what is too large for one is infinite.
+pub(super) fn number(value: &[u8]) -> Option<f64> {
     if !matches!(value.first(), Some(b'-' | b'0'..=b'9')) {
         return None;
     }

@@ -14,6 +14,7 @@
 //! - [`mend`] writes the log so repaired. Frames in which nothing changes are copied byte for byte.
 //!   It takes the source again and expects the bytes that were examined: the caller compares
 //!   digests before and after.
+//! - [`left_out`] names what a repair leaves out, row by row.
 //! - [`rebuild`] looks whether an older version of a log has what is missing in it, and agrees with it
 //!   on both sides.
 //! - [`append`] adds events to a log for a caller who holds its lock and knows its end; a batch that
@@ -37,12 +38,14 @@ mod frame;
 mod header;
 mod json;
 mod kept;
+mod left_out;
 mod lines;
 mod mend;
 mod name;
 mod queues;
 mod rebuild;
 mod replay;
+mod retries;
 mod store;
 mod store_row;
 mod surface;
@@ -62,6 +65,7 @@ pub use excerpt::{SeenLine, around};
 pub use fault::{CallPlace, Fault, FaultKind, Role};
 pub use folder::{Entry, Kind, Looked, Sibling, identity, look};
 pub use header::{Header, header_of, read_header};
+pub use left_out::{LeftOut, left_out, store_left_out};
 pub use lines::Spot;
 pub use mend::mend;
 pub use name::{Form, LogName, is_project_folder, project_folder, session_folder};

@@ -61,10 +61,12 @@ impl LogName {
             0
         } else {
             let digits = middle.strip_prefix(".v")?;
-            if digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+            if digits.is_empty() || digits.starts_with('0') || !is_number {
                 return None;
             }
-            digits.parse().ok()?
+            // One that no number holds is the newest all the same.
+            digits.parse().unwrap_or(u64::MAX)
         };
         Some(LogName { generation, packed })
     }
@@ -182,7 +184,12 @@ mod tests {
         let name = |n: &str| LogName::of(n).map(|l| (l.generation, l.packed));
         assert_eq!(name("session.jsonl"), Some((0, false)));
         assert_eq!(name("session.v12.jsonl.zstd"), Some((12, true)));
+        assert_eq!(
+            name("session.v99999999999999999999.jsonl"),
+            Some((u64::MAX, false))
+        );
         for odd in [
+            "session.v.jsonl",
             "session.v0.jsonl",
             "session.v03.jsonl",
             "SESSION.V1.JSONL",

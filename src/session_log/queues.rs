@@ -1,10 +1,14 @@
 //! The two lists of what is to be said next, as a resumed session replays them.
 
+use std::collections::HashSet;
+
 use super::json::{self, Object};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queues {
     lists: [Vec<Vec<u8>>; 2],
+    /// What is in either.
+    ids: HashSet<Vec<u8>>,
 }
 
 impl Queues {
@@ -41,15 +45,15 @@ impl Queues {
         let Some(end) = end else {
             return Err("it takes from a queue what is not in it");
         };
-        let ids = inserted.clone();
-        list.splice(start..end, inserted);
-        for id in &ids {
-            let times = self.lists.iter().flatten().filter(|l| *l == id).count();
-            if times > 1 {
-                return Err("it puts a message into the queues that is there already");
-            }
+        let added = inserted.clone();
+        for id in list.splice(start..end, inserted) {
+            self.ids.remove(&id);
         }
-        Ok(())
+        if added.into_iter().all(|id| self.ids.insert(id)) {
+            Ok(())
+        } else {
+            Err("it puts a message into the queues that is there already")
+        }
     }
 }
 

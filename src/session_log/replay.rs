@@ -1,16 +1,13 @@
 //! The rules between events: turns, steps, messages, calls, queues. The first event that breaks one
 //! is kept; whatever comes behind it is not judged.
 
-use std::sync::LazyLock;
-
-use memchr::memmem::Finder;
-
-use super::calls::{Calls, Mismatch, ResultParts};
-use super::event::{self, Event, Packed};
+use super::calls::{self, Calls, Mismatch, ResultParts};
+use super::event::{self, Chunk, Event, Packed};
 use super::fault::{CallPlace, Fault, FaultKind, Role};
 use super::json::{self, Object};
 use super::lines::Spot;
 use super::queues::Queues;
+use super::retries::Retries;
 use super::surface::Surface;
 use super::vocabulary;
 
@@ -37,6 +34,7 @@ pub(super) struct State {
     last_turn: u64,
     next_step: u64,
     compaction: Option<Vec<u8>>,
+    retries: Retries,
     commands: Vec<Vec<u8>>,
     fault: Option<Box<Fault>>,
     unknown: Option<Box<Fault>>,
@@ -60,6 +58,12 @@ pub(super) struct Replay {
 pub(super) struct Mark {
     pub(super) state: State,
     surface: usize,
+}
+
+impl State {
+    pub(super) fn is_compacting(&self) -> bool {
+        self.compaction.is_some()
+    }
 }
 
 type Rule<T> = Result<T, (FaultKind, Mismatch)>;
@@ -186,6 +190,11 @@ impl Replay {
         let Some(data) = &event.object else {
             return broken(Message, "its data are no object");
         };
+        if let Some(keys) = vocabulary::data_keys(version, &event.kind)
+            && !data.only(keys)
+        {
+            return broken(Message, "its data have a key that they must not have");
+        }
         let surface = vocabulary::is_surface(version, &event.kind);
         let early = version == 0 && *event.kind == *b"steering/message";
         if !surface && !early && (event.sources.is_some() || event.operation.is_some()) {
@@ -201,12 +210,19 @@ impl Replay {
             b"step/end" => self.step_end(event, data, at),
             b"assistant/chunk" => {
                 self.in_step(data, "a piece of an answer")?;
-                if let Some(id) = streamed_id(data) {
-                    self.state.calls.stream(&id);
+                match data.get("chunk").and_then(event::chunk) {
+                    None => broken(Message, "a piece of an answer of no known kind"),
+                    Some(Chunk::Call(id)) => {
+                        self.state.calls.stream(&id);
+                        Ok(())
+                    }
+                    Some(Chunk::Other) => Ok(()),
                 }
-                Ok(())
             }
-            b"assistant/attempt" => self.in_step(data, "an attempt"),
+            b"assistant/attempt" => {
+                self.in_step(data, "an attempt")?;
+                self.stream(data)
+            }
             b"tool/call" => {
                 self.in_step(data, "a call")?;
                 let started = self.state.calls.start(data, event.seq, at.row);
@@ -219,9 +235,21 @@ impl Replay {
             b"request/header" | b"request/context" if self.state.turn.is_none() => {
                 broken(Lifecycle, "a request outside of a turn")
             }
+            b"request/header" => request(data, version),
+            b"llm/retry" | b"llm/retry-started" => {
+                self.may_be_in_step(data, "a retry")?;
+                let started = *event.kind == *b"llm/retry-started";
+                let taken = self.state.retries.take(data, started);
+                taken.map_err(|(kind, why)| (kind, (why.to_owned(), Vec::new())))
+            }
             b"session/end-seed" => {
                 self.state.compaction = None;
-                if data.get("inherited") == Some(b"true") {
+                // The first versions count what is inherited in the header.
+                let inherited = data.get("inherited").filter(|_| version >= 2);
+                if inherited.is_some_and(|i| i != b"true") {
+                    return broken(Message, "its inherited mark is not true");
+                }
+                if inherited.is_some() {
                     self.state.inherited = true;
                     self.queues = Queues::default();
                     self.queue_fault = None;
@@ -248,6 +276,12 @@ impl Replay {
                 self.compaction(event, data)
             }
             b"command/run" | b"command/done" => self.command(event, data),
+            b"steering/message" => {
+                if json::is_text(event.operation, "append") {
+                    self.surface.append(event.seq, None);
+                }
+                Ok(())
+            }
             _ if surface => self.message(event, data, at),
             _ => Ok(()),
         }
@@ -287,9 +321,15 @@ impl Replay {
         if s.compaction.is_some() {
             return broken(FaultKind::Lifecycle, "a turn ends inside of a compaction");
         }
-        let reason = data.object("reason").and_then(|r| r.text("kind"));
-        if reason.is_none() {
-            return broken(FaultKind::Message, "a turn ends without a reason");
+        match data.object("reason") {
+            None => return broken(FaultKind::Message, "a turn ends without a reason"),
+            Some(reason) if !ends_a_turn(&reason, s.version) => {
+                return broken(
+                    FaultKind::Message,
+                    "a turn ends for a reason of no known kind",
+                );
+            }
+            Some(_) => {}
         }
         s.turn = None;
         s.last_turn_end = Some(event.seq);
@@ -314,6 +354,7 @@ impl Replay {
         s.step = Some(s.next_step);
         s.next_step += 1;
         s.calls.clear();
+        s.retries.clear();
         Ok(())
     }
 
@@ -353,6 +394,40 @@ impl Replay {
                 format!("{what} outside of an open turn and step"),
             )
         }
+    }
+
+    /// The same for an event that need not say in which turn and step it is.
+    fn may_be_in_step(&self, data: &Object<'_>, what: &str) -> Rule<()> {
+        let s = &self.state;
+        let fits = |key: &str, open: Option<u64>| {
+            open.is_some() && (data.get(key).is_none() || data.count(key) == open)
+        };
+        if fits("turn", s.turn) && fits("step", s.step) {
+            return Ok(());
+        }
+        let what = format!("{what} outside of an open turn and step");
+        broken(FaultKind::Lifecycle, what)
+    }
+
+    /// The stream that later versions keep with an answer or an attempt.
+    fn stream(&mut self, data: &Object<'_>) -> Rule<()> {
+        let parts = data.get("stream").and_then(json::elements);
+        let Some(parts) = parts else {
+            return broken(FaultKind::Message, "an answer without its stream");
+        };
+        for part in parts {
+            let Some(part) = Object::within(part).filter(event::is_of_stream) else {
+                return broken(FaultKind::Message, "a part of the stream of no known kind");
+            };
+            match part.get("chunk").and_then(event::chunk) {
+                Some(Chunk::Call(id)) => self.state.calls.stream(&id),
+                _ => part
+                    .text("id")
+                    .iter()
+                    .for_each(|id| self.state.calls.stream(id)),
+            }
+        }
+        Ok(())
     }
 
     fn compaction(&mut self, event: &Event<'_>, data: &Object<'_>) -> Rule<()> {
@@ -410,6 +485,7 @@ impl Replay {
             Some(op) => Some(replaced(op, version)?),
         };
         let sources = self.sources(event)?;
+        let mut frame = None;
         match &*event.kind {
             b"tool/result" => {
                 let mismatch = |what: &str| (ToolIdentity, (what.to_owned(), Vec::new()));
@@ -435,6 +511,14 @@ impl Replay {
                     return Err((ToolIdentity, (what.to_owned(), places)));
                 }
                 identified(&result.message_id, data.object("message").as_ref(), version)?;
+                let named = |e: &Object<'_>| e.text("name").is_some() && e.text("code").is_some();
+                if version >= 1
+                    && data.get("error").is_some()
+                    && !result.error.as_ref().is_some_and(named)
+                {
+                    return broken(Message, "the result's error has no name and code");
+                }
+                frame = Some(calls::frame(data, version));
                 if replaces.is_none() {
                     self.in_step(data, "a result")?;
                     self.state
@@ -449,17 +533,14 @@ impl Replay {
                     return broken(Message, "the answer has no message");
                 };
                 spoken(&message, "assistant", Some("model"), version)?;
-                for part in data
-                    .get("stream")
-                    .and_then(json::elements)
-                    .unwrap_or_default()
-                {
-                    if memchr::memmem::find(part, b"tool-call").is_some()
-                        && let Some(part) = Object::within(part)
-                    {
-                        let id = part.text("id").or_else(|| streamed_id(&part));
-                        id.iter().for_each(|id| self.state.calls.stream(id));
-                    }
+                let source = message.object("source");
+                let named = source
+                    .is_some_and(|s| s.text("provider").is_some() && s.text("model").is_some());
+                if version >= 1 && !named {
+                    return broken(Message, "the answer's source names no provider and model");
+                }
+                if version >= 2 {
+                    self.stream(data)?;
                 }
                 let content = message.get("content").unwrap_or_default();
                 self.state
@@ -477,13 +558,12 @@ impl Replay {
                 spoken(&message, role, None, version)?;
             }
         }
-        let result = *event.kind == *b"tool/result";
         match replaces {
-            None => self.surface.append(event.seq, result),
+            None => self.surface.append(event.seq, frame),
             Some(range) => {
                 let named = |seq: u64| sources.iter().any(|(a, b)| (*a..=*b).contains(&seq));
                 self.surface
-                    .replace(event.seq, result, range, &named)
+                    .replace(event.seq, frame, range, &named)
                     .map_err(|why| (Message, (why.to_owned(), Vec::new())))?;
             }
         }
@@ -504,6 +584,12 @@ impl Replay {
         let Some(runs) = event::runs(list) else {
             return broken(Message, "its sources are no list of events");
         };
+        if !event::has_sound_pairs(list) {
+            return broken(
+                Message,
+                "a run in its list of sources is short or out of order",
+            );
+        }
         if runs.is_empty() && !answer {
             return broken(Message, "its list of sources is empty");
         }
@@ -584,10 +670,36 @@ fn identified(id: &[u8], message: Option<&Object<'_>>, version: u64) -> Rule<()>
     Ok(())
 }
 
-/// The id of the call that a piece of an answer is about.
-fn streamed_id<'a>(data: &Object<'a>) -> Option<std::borrow::Cow<'a, [u8]>> {
-    static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("tool-call-delta"));
-    let chunk = data.get("chunk")?;
-    DELTA.find(chunk)?;
-    Object::within(chunk)?.text("id")
+/// Whether a turn can end for this reason. The first writers had more of them, and said less.
+fn ends_a_turn(reason: &Object<'_>, version: u64) -> bool {
+    let early = version == 0;
+    match reason.text("kind").as_deref() {
+        Some(b"completed" | b"blocked" | b"max-tokens" | b"interrupted") => true,
+        Some(b"aborted") => early || reason.get("reason").is_some(),
+        Some(b"error") => early || reason.get("error").is_some(),
+        Some(b"disposed") => early,
+        _ => false,
+    }
+}
+
+/// What a request is made with.
+fn request(data: &Object<'_>, version: u64) -> Rule<()> {
+    const REASONS: [&str; 4] = ["initial", "resume", "change", "series"];
+    let reason = data.get("reason");
+    let known = REASONS.iter().any(|r| json::is_text(reason, r));
+    if !known && (version >= 1 || reason.is_some()) {
+        return broken(
+            FaultKind::Message,
+            "a request for a reason of no known kind",
+        );
+    }
+    let header = data.object("header");
+    if version >= 1 && header.is_none() {
+        return broken(FaultKind::Message, "a request without a header");
+    }
+    if version >= 3 && header.is_some_and(|h| h.get("system").is_some()) {
+        let what = "a request with a system text, which is a message in this version";
+        return broken(FaultKind::Message, what);
+    }
+    Ok(())
 }

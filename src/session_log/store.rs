@@ -1,9 +1,13 @@
 //! The SQLite store of old versions: each session in it is read as the log that it stands for.
 
+use std::cell::RefCell;
+use std::io;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result, Row, params};
 
-use super::check::Checked;
+use super::bytes::ReadAt;
+use super::check::{Checked, Watched};
 use super::examine::{examine, nothing_but};
 use super::name::Form;
 use super::verdict::{Finding, Repair, Verdict};
@@ -14,6 +18,8 @@ const APPLICATION_ID: i64 = 0x4453_4850;
 const SCHEMA: i64 = 17;
 /// What one packed value may hold.
 const MAX_VALUE: usize = 64 << 20;
+/// Text that is made of rows at once.
+const PIECE: usize = 256 << 10;
 
 /// Why a database is no store that is known; `None` for one that is.
 ///
@@ -38,11 +44,11 @@ pub fn store_fault(conn: &Connection) -> Result<Option<Finding>> {
     })
 }
 
-/// Examines every session of a store.
+/// Examines every session of a store. `stop` is asked between reads whether to end.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
+pub fn sessions(conn: &Connection, stop: &dyn Fn() -> bool) -> Result<Vec<Checked>> {
     let against = store_fault(conn)?;
     if let Some(finding) = against {
         let rows = conn
@@ -68,17 +74,22 @@ pub fn sessions(conn: &Connection) -> Result<Vec<Checked>> {
     let ids: Vec<String> = ids
         .query_map([], |row| row.get(0))?
         .collect::<Result<_>>()?;
-    ids.into_iter().map(|id| session(conn, id)).collect()
+    ids.into_iter().map(|id| session(conn, id, stop)).collect()
 }
 
-fn session(conn: &Connection, id: String) -> Result<Checked> {
-    let text = store_text(conn, &id)?;
-    let form = Form::NAMELESS;
-    let diagnosis = examine(&text, form).unwrap_or_else(|e| {
-        let what = format!("it can't be read: {e}");
-        let verdict = Verdict::HeaderInvalid;
-        nothing_but(Finding { verdict, what }, 0)
-    });
+fn session(conn: &Connection, id: String, stop: &dyn Fn() -> bool) -> Result<Checked> {
+    let source = &StoreText::open(conn, &id)?;
+    let diagnosis = match examine(&Watched { source, stop }, Form::NAMELESS) {
+        Ok(diagnosis) => diagnosis,
+        Err(e) => match e.downcast::<rusqlite::Error>() {
+            Ok(of_store) => return Err(of_store),
+            Err(e) => {
+                let what = format!("it can't be read: {e}");
+                let verdict = Verdict::HeaderInvalid;
+                nothing_but(Finding { verdict, what }, 0)
+            }
+        },
+    };
     Ok(Checked {
         session_id: Some(id),
         diagnosis,
@@ -86,28 +97,117 @@ fn session(conn: &Connection, id: String) -> Result<Checked> {
     })
 }
 
-/// A session as the text of a raw log.
+/// A session as the text of a raw log, whole.
 ///
 /// # Errors
 /// What SQLite says; a session that is not there is no rows.
 pub fn store_text(conn: &Connection, id: &str) -> Result<Vec<u8>> {
-    let mut out = conn.query_row(
-        "SELECT version, created_at, cwd, parent_session, seed_length, origin, delegation_depth, \
-         agent_preset FROM sessions WHERE id = ?1",
-        [id],
-        |row| header(id, row),
-    )?;
-    out.push(b'\n');
-    let mut events = conn.prepare(
-        "SELECT seq, type, time, data, source_event_seqs, surface_op, ignorable FROM events \
-         WHERE session_id = ?1 ORDER BY seq",
-    )?;
-    let mut rows = events.query([id])?;
-    while let Some(row) = rows.next()? {
-        event(row, &mut out)?;
-        out.push(b'\n');
+    let text = StoreText::open(conn, id)?;
+    let (mut out, mut piece) = (text.header, text.piece.into_inner());
+    while let Some(next) = piece.next {
+        piece.load(conn, id, next)?;
+        out.append(&mut piece.text);
     }
     Ok(out)
+}
+
+/// A session as the text of a raw log, made of its rows where it is read.
+#[derive(Debug)]
+pub(super) struct StoreText<'c> {
+    conn: &'c Connection,
+    id: String,
+    header: Vec<u8>,
+    piece: RefCell<Piece>,
+}
+
+/// The text of some rows, one behind the other. Offsets are counted behind the header.
+#[derive(Debug)]
+struct Piece {
+    from: u64,
+    text: Vec<u8>,
+    /// The least number of the rows behind it; `None` where there are none.
+    next: Option<i64>,
+    /// Offset and least number of every piece so far.
+    begins: Vec<(u64, i64)>,
+}
+
+impl<'c> StoreText<'c> {
+    pub(super) fn open(conn: &'c Connection, id: &str) -> Result<StoreText<'c>> {
+        let mut header = conn.query_row(
+            "SELECT version, created_at, cwd, parent_session, seed_length, origin, \
+             delegation_depth, agent_preset FROM sessions WHERE id = ?1",
+            [id],
+            |row| header(id, row),
+        )?;
+        header.push(b'\n');
+        Ok(StoreText {
+            conn,
+            id: id.to_owned(),
+            header,
+            piece: RefCell::new(Piece {
+                from: 0,
+                text: Vec::new(),
+                next: Some(i64::MIN),
+                begins: Vec::new(),
+            }),
+        })
+    }
+}
+
+impl ReadAt for StoreText<'_> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Some(offset) = offset.checked_sub(self.header.len() as u64) else {
+            return self.header.read_at(buf, offset);
+        };
+        let mut piece = self.piece.borrow_mut();
+        loop {
+            let n = piece.begins.partition_point(|(from, _)| *from <= offset);
+            let before = n.checked_sub(1).and_then(|n| piece.begins.get(n)).copied();
+            let next = match (offset.checked_sub(piece.from), before, piece.next) {
+                (None, Some((from, first)), _) => {
+                    piece.from = from;
+                    first
+                }
+                (Some(skip), _, next) => {
+                    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+                    let rest = piece.text.get(skip..).unwrap_or_default();
+                    let (false, Some(next)) = (!rest.is_empty(), next) else {
+                        return rest.read_at(buf, 0);
+                    };
+                    piece.from += piece.text.len() as u64;
+                    next
+                }
+                (None, None, _) => return Ok(0),
+            };
+            let loaded = piece.load(self.conn, &self.id, next);
+            loaded.map_err(io::Error::other)?;
+        }
+    }
+}
+
+impl Piece {
+    /// Takes the rows from number `first` on, as many as make a piece.
+    fn load(&mut self, conn: &Connection, id: &str, first: i64) -> Result<()> {
+        if self.begins.last().is_none_or(|(from, _)| *from < self.from) {
+            self.begins.push((self.from, first));
+        }
+        self.text.clear();
+        self.next = None;
+        let mut events = conn.prepare_cached(
+            "SELECT seq, type, time, data, source_event_seqs, surface_op, ignorable FROM events \
+             WHERE session_id = ?1 AND seq >= ?2 ORDER BY seq",
+        )?;
+        let mut rows = events.query(params![id, first])?;
+        while let Some(row) = rows.next()? {
+            event(row, &mut self.text)?;
+            self.text.push(b'\n');
+            if self.text.len() >= PIECE {
+                self.next = row.get::<_, i64>(0)?.checked_add(1);
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn header(id: &str, row: &Row<'_>) -> Result<Vec<u8>> {

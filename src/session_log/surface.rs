@@ -1,5 +1,7 @@
 //! What the model sees: the numbers of events in their order.
 
+use std::collections::HashMap;
+
 const BLOCK: usize = 4096;
 
 /// The ordered list. A number has half the range of `u32`, far above what a log can hold.
@@ -7,6 +9,9 @@ const BLOCK: usize = 4096;
 pub(super) struct Surface {
     blocks: Vec<Vec<u32>>,
     len: usize,
+    /// What tool results have beside their content. One that was taken back stays until its number
+    /// comes again.
+    frames: HashMap<u32, u64>,
     /// Numbers came that are out of range: nothing is known any more.
     lost: bool,
 }
@@ -38,9 +43,20 @@ impl Surface {
         }
     }
 
-    pub(super) fn append(&mut self, seq: u64, result: bool) {
-        let Some(node) = node(seq, result) else {
-            self.lost = true;
+    /// The node of an event; `frame` is of a tool result.
+    fn node(&mut self, seq: u64, frame: Option<u64>) -> Option<u32> {
+        let node = node(seq, frame.is_some());
+        match (node, frame) {
+            (Some(node), Some(frame)) => drop(self.frames.insert(node, frame)),
+            (Some(_), None) => {}
+            (None, _) => self.lost = true,
+        }
+        node
+    }
+
+    /// Adds an event. A tool result comes with what it has beside its content.
+    pub(super) fn append(&mut self, seq: u64, frame: Option<u64>) {
+        let Some(node) = self.node(seq, frame) else {
             return;
         };
         match self.blocks.last_mut() {
@@ -63,7 +79,7 @@ impl Surface {
     pub(super) fn replace(
         &mut self,
         seq: u64,
-        result: bool,
+        frame: Option<u64>,
         (start, end): (u64, u64),
         allowed: &dyn Fn(u64) -> bool,
     ) -> Result<(), &'static str> {
@@ -93,11 +109,19 @@ impl Surface {
         if !replaced.iter().all(|n| allowed(u64::from(n >> 1))) {
             return Err("it replaces an event that its sources do not name");
         }
-        if result && !matches!(replaced.as_slice(), [one] if one & 1 == 1) {
-            return Err("a tool result may only replace one tool result");
+        match (frame, replaced.as_slice()) {
+            (None, _) => {}
+            (Some(frame), [one]) if one & 1 == 1 => {
+                if self.frames.get(one).is_some_and(|f| *f != frame) {
+                    return Err("a tool result replaces one with more than another content");
+                }
+            }
+            (Some(_), _) => return Err("a tool result may only replace one tool result"),
         }
-        let Some(node) = node(seq, result) else {
-            self.lost = true;
+        for one in &replaced {
+            self.frames.remove(one);
+        }
+        let Some(node) = self.node(seq, frame) else {
             return Ok(());
         };
         let tail: Vec<u32> = self
@@ -128,15 +152,16 @@ mod tests {
     #[test]
     fn a_range_becomes_one() {
         let mut s = Surface::default();
-        (0..10_000).for_each(|n| s.append(n, n % 3 == 0));
-        assert_eq!(s.replace(10_000, false, (5, 8_999), &|_| true), Ok(()));
+        (0..10_000).for_each(|n| s.append(n, (n % 3 == 0).then_some(n % 2)));
+        assert_eq!(s.replace(10_000, None, (5, 8_999), &|_| true), Ok(()));
         assert_eq!(list(&s)[..7], [0, 1, 2, 3, 4, 10_000, 9_000]);
         assert_eq!(s.len(), list(&s).len());
-        assert_eq!(s.replace(10_001, true, (3, 3), &|n| n == 3), Ok(()));
-        assert!(s.replace(10_002, true, (4, 4), &|_| true).is_err());
-        assert!(s.replace(10_002, false, (4, 10_000), &|n| n == 4).is_err());
-        assert!(s.replace(10_002, false, (5, 5), &|_| true).is_err());
-        assert!(s.replace(10_002, false, (9_000, 4), &|_| true).is_err());
+        assert!(s.replace(10_001, Some(0), (3, 3), &|n| n == 3).is_err());
+        assert_eq!(s.replace(10_001, Some(1), (3, 3), &|n| n == 3), Ok(()));
+        assert!(s.replace(10_002, Some(1), (4, 4), &|_| true).is_err());
+        assert!(s.replace(10_002, None, (4, 10_000), &|n| n == 4).is_err());
+        assert!(s.replace(10_002, None, (5, 5), &|_| true).is_err());
+        assert!(s.replace(10_002, None, (9_000, 4), &|_| true).is_err());
         s.truncate(3);
         assert_eq!((s.len(), list(&s)), (3, vec![0, 1, 2]));
     }

@@ -59,9 +59,6 @@ const ALWAYS: &[&str] = &[
 const SOMETIMES: &[(&str, u64, u64)] = &[
     ("assistant/chunk", 0, 1),
     ("assistant/attempt", 2, NEWEST),
-    ("compact/end", 0, 0),
-    ("compact/start", 0, 0),
-    ("compact/summary", 0, 0),
     ("steering/message", 0, 0),
     ("tool/code-dispatch", 0, 2),
     ("tool/code-dispatch-start", 0, 2),
@@ -78,6 +75,9 @@ const SOMETIMES: &[(&str, u64, u64)] = &[
     ("workspace/changes", 4, NEWEST),
 ];
 
+/// The first writers' compactions.
+const EARLY: &str = "compact/";
+
 /// Rows that hold several pieces of an answer: up to version 1.
 pub(super) const PACKED: [&str; 3] = ["reasoning-chunks", "text-chunks", "tool-call-chunks"];
 
@@ -90,6 +90,7 @@ pub fn is_type(kind: &str) -> bool {
         .chain(sometimes)
         .chain(&PACKED)
         .any(|k| *k == kind)
+        || kind.starts_with(EARLY)
 }
 
 /// Whether a version knows a type.
@@ -98,6 +99,31 @@ pub(super) fn knows(version: u64, kind: &[u8]) -> bool {
         || SOMETIMES
             .iter()
             .any(|(k, first, last)| k.as_bytes() == kind && (*first..=*last).contains(&version))
+        || version == 0 && kind.starts_with(EARLY.as_bytes())
+}
+
+/// The keys that the data of an event may have; `None` where nothing is said of them. The first
+/// version passes over others.
+pub(super) fn data_keys(version: u64, kind: &[u8]) -> Option<&'static [&'static str]> {
+    if version == 0 {
+        return None;
+    }
+    Some(match kind {
+        b"turn/start" => &["turn"],
+        b"turn/end" => &["turn", "reason"],
+        b"step/start" | b"step/end" => &["turn", "step"],
+        b"assistant/chunk" => &["turn", "step", "chunk"],
+        b"assistant/attempt" => &["turn", "step", "stream"],
+        b"assistant/message" if version == 1 => {
+            &["turn", "step", "message", "usage", "interrupted"]
+        }
+        b"assistant/message" => &["turn", "step", "message", "usage", "interrupted", "stream"],
+        b"tool/call" => &["turn", "step", "callId", "name", "arguments"],
+        b"tool/result" => &["turn", "step", "message", "error", "meta"],
+        b"session/end-seed" if version == 1 => &[],
+        b"session/end-seed" => &["inherited"],
+        _ => return None,
+    })
 }
 
 /// Whether events of a type are what the model sees.

@@ -7,6 +7,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +17,15 @@ use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
-use super::sqlite;
+use super::{sqlite, wal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::row::{Row, Value};
 
 /// Bytes of the longest value or row that is read.
 pub const MAX_VALUE: i32 = 64 << 20;
+
+/// Bytes of the largest database, and of the largest WAL, that is held as an image.
+pub const MAX_IMAGE: u64 = 64 << 20;
 
 /// Bytes of the longest value that is sorted by, where a table can't be trusted to hold no more rows
 /// than its file has room for. Ids and times are shorter.
@@ -100,6 +105,49 @@ pub enum RowRead {
     Gone,
 }
 
+/// The image of a database with what its WAL has committed folded in. `None` for one of more than
+/// [`MAX_IMAGE`] bytes whose WAL is empty: it is read where it lies.
+///
+/// # Errors
+/// `unsupported` where both are too much; `io`.
+pub fn image(path: &Path, db: &File, wal: Option<&File>) -> Result<Option<Vec<u8>>> {
+    let log = wal.map(|wal| held(path, wal)).transpose()?;
+    match (held(path, db)?, log) {
+        (Some(mut image), None) => {
+            wal::fold(&mut image, &[]);
+            Ok(Some(image))
+        }
+        (Some(mut image), Some(Some(log))) => {
+            wal::fold(&mut image, &log);
+            Ok(Some(image))
+        }
+        (None, None) => Ok(None),
+        (None, Some(Some(log))) if log.is_empty() => Ok(None),
+        (_, Some(_)) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "{} with its WAL, in which changes lie, has more than {} MiB",
+                path.display(),
+                MAX_IMAGE >> 20
+            ),
+        )
+        .with_hint("End its program, which writes them in; an index reads it as it is.")),
+    }
+}
+
+/// All bytes of a file, if they are not too many.
+fn held(path: &Path, mut file: &File) -> Result<Option<Vec<u8>>> {
+    let failed = |e| Error::io("read", path, e);
+    if file.metadata().map_err(failed)?.len() > MAX_IMAGE {
+        return Ok(None);
+    }
+    let mut out = Vec::new();
+    file.seek(SeekFrom::Start(0))
+        .and_then(|_| file.take(MAX_IMAGE).read_to_end(&mut out))
+        .map_err(failed)?;
+    Ok(Some(out))
+}
+
 /// Opens the image of a database that another program made, for queries of one's own: what they may
 /// cost is bounded by the image's length. `path` names it in errors.
 ///
@@ -108,6 +156,27 @@ pub enum RowRead {
 pub fn open_image(image: &[u8], path: &Path) -> Result<Connection> {
     let left = Allowance::of(image.len() as u64);
     sqlite::open_image(image, path, move || left.take()).map_err(as_source)
+}
+
+/// Opens a database that another program made where it lies, for queries of one's own, as
+/// [`open_image`] does. Only what is in the file itself is seen: it is for one whose WAL is empty.
+///
+/// # Errors
+/// `source-damaged` when it is no database; `not-found`, `permission-denied`, `io`.
+pub fn open_still(path: &Path) -> Result<Connection> {
+    still(path).map(|(conn, ..)| conn)
+}
+
+/// The database, open where it lies, its length, and what reading it may cost.
+fn still(path: &Path) -> Result<(Connection, u64, Allowance)> {
+    let failed = |e| Error::io("open", path, e);
+    // Its folder may be reached through links.
+    let real = std::fs::canonicalize(path).map_err(failed)?;
+    let len = std::fs::metadata(&real).map_err(failed)?.len();
+    let left = Allowance::of(len);
+    let asked = left.clone();
+    let conn = sqlite::open_still(&real, MAX_VALUE, move || asked.take()).map_err(as_source)?;
+    Ok((conn, len, left))
 }
 
 /// Changes a copy of a database that another program made, in memory, and gives the image of it. The
@@ -179,6 +248,15 @@ impl ForeignDb {
         let asked = left.clone();
         let conn = sqlite::open_image(image, path, move || asked.take()).map_err(as_source)?;
         ForeignDb::limited(conn, path, bytes, left)
+    }
+
+    /// Opens a database where it lies; what is in its WAL is not seen (see [`image`]).
+    ///
+    /// # Errors
+    /// As [`ForeignDb::from_image`]; `not-found`, `permission-denied`, `io`.
+    pub fn open_still(path: &Path) -> Result<ForeignDb> {
+        let (conn, len, left) = still(path)?;
+        ForeignDb::limited(conn, path, len, left)
     }
 
     fn limited(conn: Connection, path: &Path, bytes: u64, left: Allowance) -> Result<ForeignDb> {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
 use rusqlite::ffi::ErrorCode;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -296,6 +297,35 @@ pub fn open_copy(
         Ok(())
     };
     set().map_err(|e| failed("open", path, e))?;
+    Ok(conn)
+}
+
+/// Opens a foreign database where it lies. No lock is taken and no file is made or changed; what a WAL
+/// beside it holds is not seen, and who writes to it meanwhile is not waited for: the caller looks
+/// whether the file moved. Its content is not trusted, as with [`open_copy`]. No part of `path` is a link.
+///
+/// # Errors
+/// `archive-corrupt` when it is no database; `archive-unreadable`, `permission-denied`, `io`.
+pub fn open_still(
+    path: &Path,
+    longest: i32,
+    is_over: impl FnMut() -> bool + Send + 'static,
+) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let mut conn = connect(&uri(path, "mode=ro&immutable=1"), flags, path)?;
+    let set = || -> rusqlite::Result<()> {
+        conn.progress_handler(STEPS, Some(is_over))?;
+        conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+        harden(&conn)?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.pragma_update(None, "ignore_check_constraints", true)?;
+        conn.pragma_update(None, "query_only", true)?;
+        Ok(())
+    };
+    set().map_err(|e| failed(READING, path, e))?;
     Ok(conn)
 }
 

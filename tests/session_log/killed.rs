@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use crate::in_place::torn_v1;
 use crate::repairing::{Home, fingerprint, tree};
+use crate::traced;
 
 const CALLS: &[&str] = &[
     "fsync",
@@ -23,24 +23,10 @@ const CALLS: &[&str] = &[
 /// Runs the words with a fault at the n-th of a call; whether it came to that, `None` where nothing
 /// can be traced.
 fn hit(home: &Home, words: &[&str], call: &str, fault: &str, n: usize) -> Option<bool> {
-    let trace = home.dir.path().join("trace");
-    let status = Command::new("strace")
-        .arg("-f")
-        .args(["-e", &format!("trace={call}")])
-        .args(["-e", &format!("inject={call}:{fault}:when={n}")])
-        .arg("-o")
-        .arg(&trace)
-        .arg(env!("CARGO_BIN_EXE_cass"))
-        .args(words)
-        .env_clear()
-        .env("HOME", home.dir.path())
-        .env("PATH", "/usr/bin:/bin")
-        .current_dir(home.dir.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .ok()?;
-    let text = fs::read_to_string(&trace).ok()?;
+    let inject = format!("{fault}:when={n}");
+    let mut command = traced::command(home, words, call, Some(&inject));
+    let status = command.status().ok()?;
+    let text = traced::trace(home);
     let killed = status.signal() == Some(9) || status.code() == Some(137);
     (text.contains("+++ exited") || killed).then(|| killed || text.contains("(INJECTED)"))
 }

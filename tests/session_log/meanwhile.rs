@@ -2,36 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::in_place::torn_v1;
 use crate::repairing::{Home, fingerprint, tree};
+use crate::traced::{command, trace};
 
 const FLAGS: &[&str] = &["--in-place"];
 
 /// A traced apply that does what is injected; `None` where nothing can be traced.
-fn traced(home: &Home, words: &[&str], inject: &str) -> Option<Child> {
-    let mut command = Command::new("strace");
-    command.args(["-f", "-o", "trace", "-e", "trace=fsync"]);
-    if !inject.is_empty() {
-        command.args(["-e", inject]);
-    }
-    command
-        .arg(env!("CARGO_BIN_EXE_cass"))
-        .args(words)
-        .env_clear()
-        .env("HOME", home.dir.path())
-        .env("PATH", "/usr/bin:/bin")
-        .current_dir(home.dir.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()
-}
-
-fn trace(home: &Home) -> String {
-    fs::read_to_string(home.dir.path().join("trace")).unwrap_or_default()
+fn traced(home: &Home, words: &[&str], inject: Option<&str>) -> Option<Child> {
+    command(home, words, "fsync", inject).spawn().ok()
 }
 
 #[test]
@@ -50,7 +32,7 @@ fn what_is_added_while_a_log_is_replaced_is_never_lost() {
         words.extend(["--yes", "--plan-fingerprint", &approved, "--"]);
         words.push(log.to_str().expect("UTF-8"));
         let Some(last) = syncs else {
-            let child = traced(&home, &words, "");
+            let child = traced(&home, &words, None);
             if child
                 .and_then(|mut c| c.wait().ok())
                 .is_none_or(|s| !s.success())
@@ -68,8 +50,8 @@ fn what_is_added_while_a_log_is_replaced_is_never_lost() {
         if n > last {
             break;
         }
-        let inject = format!("inject=fsync:signal=SIGSTOP:when={n}");
-        let mut child = traced(&home, &words, &inject).expect("it was traced before");
+        let inject = format!("signal=SIGSTOP:when={n}");
+        let mut child = traced(&home, &words, Some(&inject)).expect("it was traced before");
         let begun = Instant::now();
         let pid = loop {
             let text = trace(&home);

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::invented;
+use crate::{cases, invented};
 
 /// A log of so many megabytes of text. The end of a raw one is there twice, that of a packed one is
 /// cut off.
@@ -88,6 +89,70 @@ fn flat(packed: bool) {
             "{what}: {short} KiB for 2 MB, {long} KiB for 12 MB"
         );
     }
+}
+
+/// A store of more than 64 MiB with a session of so many megabytes, the end of which is broken.
+fn store(folder: &Path, mb: u64) -> PathBuf {
+    let path = folder.join("sessions.db");
+    fs::copy(cases::named("sqlite_clean").log(), &path).expect("a store");
+    let conn = Connection::open(&path).expect("a store");
+    let all = |sql: &str| conn.execute_batch(sql).expect("changed");
+    all("PRAGMA journal_mode = DELETE; DELETE FROM events; BEGIN;");
+    let id: String = conn
+        .query_row("SELECT id FROM sessions", [], |row| row.get(0))
+        .expect("a session");
+    let mut text = Vec::new();
+    invented::write(&mut text, mb << 20, false).expect("written");
+    let mut insert = conn
+        .prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6, ?7)")
+        .expect("a statement");
+    let lines = text
+        .split(|b| *b == b'\n')
+        .skip(1)
+        .filter(|l| !l.is_empty());
+    for line in lines {
+        let row: Value = serde_json::from_slice(line).expect("JSON");
+        let packed = row.get("seq0").is_some();
+        let key =
+            |plain: &str, of_packed: &str| row[if packed { of_packed } else { plain }].as_i64();
+        insert
+            .execute(rusqlite::params![
+                id,
+                key("seq", "seq0"),
+                row["type"].as_str(),
+                key("time", "time0"),
+                row["data"].to_string(),
+                row.get("surfaceOp").map(Value::to_string),
+                packed.then_some(0),
+            ])
+            .expect("inserted");
+    }
+    drop(insert);
+    all("UPDATE events SET data = '{\"cut' WHERE seq = (SELECT max(seq) FROM events); COMMIT;");
+    all("CREATE TABLE filler(x BLOB); INSERT INTO filler VALUES (zeroblob(67108864))");
+    assert!(fs::metadata(&path).expect("a length").len() > 64 << 20);
+    path
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "peaks are read from /proc")]
+fn a_large_store_is_checked_where_it_lies() {
+    let home = tempfile::tempdir().expect("a home");
+    let small = home.path().join("small.db");
+    fs::copy(cases::named("sqlite_clean").log(), &small).expect("a store");
+    let (least, _) = run(home.path(), &["check"], &small);
+    fs::remove_file(small).expect("removed");
+    let store = store(home.path(), 6);
+    let (peak, told) = run(home.path(), &["check"], &store);
+    let session = &told["sessions"][0];
+    assert_eq!(session["verdict"], "torn_tail_recoverable", "{told}");
+    assert_eq!(told["complete"], true);
+    assert_eq!(fs::read_dir(home.path()).expect("a folder").count(), 1);
+    // The text of the session alone has six MiB, and the file 64 more.
+    assert!(
+        peak < least + 4096,
+        "{least} KiB of a small one, {peak} KiB"
+    );
 }
 
 #[test]

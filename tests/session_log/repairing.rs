@@ -9,7 +9,7 @@ use cass::session_log::LogName;
 use serde_json::Value;
 
 use crate::cases::{self, Case};
-use crate::table::text_of;
+use crate::table::{check_all, text_of};
 
 /// A home, and what is run in it.
 pub struct Home {
@@ -151,6 +151,62 @@ fn keeps_what_it_does_not_touch(name: &str, was: &[u8], is: &[u8]) {
     }
 }
 
+/// The rows that a plan leaves out, one by one, each with the digest of its bytes.
+fn says_what_it_leaves_out(case: &Case, plan: &Value) {
+    use sha2::{Digest, Sha256};
+    let name = &case.name;
+    let log = case.log();
+    let packed = log.extension().is_some_and(|e| e == "zstd");
+    let bytes = fs::read(&log).expect("the log");
+    // Of a torn frame zstd's own tool gives what it can.
+    let mut text = Vec::new();
+    if packed {
+        let mut decoder = zstd::stream::read::Decoder::new(&bytes[..]).expect("a decoder");
+        let mut block = [0; 1];
+        while matches!(std::io::Read::read(&mut decoder, &mut block), Ok(1)) {
+            text.push(block[0]);
+        }
+    } else {
+        text = bytes;
+    }
+    let left_out = &plan["repair_plan"]["actions"][0]["log"]["left_out"];
+    let all = left_out["first"].as_array().expect("a list");
+    let ranges = case.expected["dropped_rows"].as_array().expect("rows");
+    let due: Vec<u64> = ranges
+        .iter()
+        .flat_map(|r| r[0].as_u64().expect("a row")..=r[1].as_u64().expect("a row"))
+        .collect();
+    // What a fingerprint covers has its numbers as text.
+    let count = |v: &Value| v.as_str().and_then(|n| n.parse::<u64>().ok());
+    let rows: Vec<u64> = all.iter().filter_map(|r| count(&r["row"])).collect();
+    let shown = due.len().min(20);
+    assert_eq!(rows[..shown], due[..shown], "{name}");
+    let total = count(&left_out["total"]).expect("a number");
+    let fragments = all.iter().filter(|r| r["row"].is_null()).count();
+    assert_eq!(total, (due.len() + fragments) as u64, "{name}");
+    let ends_torn = !text.ends_with(b"\n");
+    assert_eq!(fragments, usize::from(ends_torn), "{name}");
+    for one in all {
+        let number =
+            |key: &str| usize::try_from(count(&one[key]).expect("a number")).expect("fits");
+        let at = number("offset");
+        let row = &text[at..at + number("bytes")];
+        assert!(!row.contains(&b'\n'), "{name}");
+        assert_eq!(text[at - 1], b'\n', "{name}");
+        let end = text.get(at + row.len());
+        assert_eq!(end.is_none(), one["row"].is_null(), "{name}");
+        if let Some(n) = count(&one["row"]) {
+            let before = text[..at].iter().filter(|b| **b == b'\n').count();
+            assert_eq!(before as u64, n, "{name}");
+        }
+        let digest: String = Sha256::digest(row)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        assert_eq!(one["sha256"], digest, "{name}");
+    }
+}
+
 fn goes_as_expected(case: &Case) {
     let name = &case.name;
     let tree_root = case.root();
@@ -234,6 +290,7 @@ fn goes_as_expected(case: &Case) {
             (0, &"planned".into()),
             "{name}: {plan}"
         );
+        says_what_it_leaves_out(case, &plan);
         let (code, done) = home.apply_as(words, &root, fingerprint(&plan));
         assert_eq!(
             (code, &done["status"]),
@@ -253,6 +310,15 @@ fn goes_as_expected(case: &Case) {
             "{name}: the repaired text differs"
         );
         keeps_what_it_does_not_touch(name, &before[rel], &written[rel]);
+        let lines = text_of(&wanted, packed)
+            .iter()
+            .filter(|b| **b == b'\n')
+            .count();
+        assert_eq!(plan["log_after"]["rows"], lines - 1, "{name}");
+        let events = &case.expected["repaired_event_count"];
+        assert_eq!(plan["log_after"]["events"], *events, "{name}");
+        let told = &check_all(&output)[0].1.diagnosis;
+        assert_eq!(plan["log_after"]["verdict"], told.verdict.name(), "{name}");
         let (code, again) = home.repair(&[], &output);
         assert_eq!(
             (code, &again["status"]),
@@ -290,6 +356,51 @@ fn goes_as_expected(case: &Case) {
         tree(&tree_root) == before,
         "{name}: the original was changed"
     );
+}
+
+#[test]
+fn the_page_tells_the_log_before_and_after_and_nothing_of_the_archive() {
+    let (case, home) = (cases::named("dup_last_4__raw"), Home::new());
+    let (log, wanted) = (case.log(), case.repaired().expect("a log"));
+    let rows = |text: &[u8]| text.iter().filter(|b| **b == b'\n').count() - 1;
+    let words = |yes: &[&str]| {
+        let output = Command::cargo_bin("cass")
+            .expect("the program")
+            .env_clear()
+            .env("HOME", home.dir.path())
+            .current_dir(home.dir.path())
+            .args(["doctor", "session-log", "repair"])
+            .args(yes)
+            .arg(&log)
+            .output()
+            .expect("it runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    // An archive has something to be told of.
+    assert_eq!(home.run(&["index"]).0, 0);
+    let (_, plan) = home.repair(&[], &log);
+    let pages = [
+        words(&[]),
+        words(&["--yes", "--plan-fingerprint", fingerprint(&plan)]),
+    ];
+    let was = fs::read(&log).expect("the log");
+    for page in pages {
+        let of = |what: &str| {
+            let mut lines = page.lines().filter(|l| l.trim_start().starts_with(what));
+            let line = lines.next().unwrap_or_else(|| panic!("{what}: {page}"));
+            assert_eq!(lines.next(), None, "{page}");
+            line.to_owned()
+        };
+        let (before, after) = (of("before "), of("after "));
+        assert!(before.contains(&format!(" {} rows,", rows(&was))), "{page}");
+        assert!(before.ends_with("reappended_duplicates"), "{page}");
+        assert!(
+            after.contains(&format!(" {} rows,", rows(&wanted))),
+            "{page}"
+        );
+        assert!(after.ends_with(", clean"), "{page}");
+        assert!(page.contains("left out  row "), "{page}");
+    }
 }
 
 #[test]

@@ -54,6 +54,12 @@ fn a_torn_end_of_a_store_is_cut_and_closed_in_a_copy() {
     let (code, plan) = home.repair(&[], &store);
     assert_eq!((code, &plan["status"]), (0, &"planned".into()), "{plan}");
     assert_eq!(plan["log"]["verdict"], "torn_tail_recoverable", "{plan}");
+    let left_out = &plan["repair_plan"]["actions"][0]["log"]["left_out"];
+    assert_eq!(left_out["total"], "1", "{left_out}");
+    let row = &left_out["first"][0];
+    assert_eq!(row["session"], case.expected["session_id"], "{left_out}");
+    // It is the last one of the only session.
+    assert_eq!(row["row"], before.len().to_string(), "{left_out}");
     assert!(home.is_empty());
     let (code, done) = home.apply_as(&[], &store, fingerprint(&plan));
     assert_eq!((code, &done["status"]), (0, &"applied".into()), "{done}");
@@ -145,4 +151,19 @@ fn a_store_keeps_what_can_t_be_repaired_beside_what_can() {
     assert_eq!((code, &done["status"]), (0, &"applied".into()), "{done}");
     let made = home.dir.path().join("repaired-sessions/sessions.db");
     assert_eq!(rows(&made, other), before);
+}
+
+#[test]
+fn reading_a_store_ends_when_that_is_asked_for() {
+    let case = cases::named("sqlite_clean");
+    let conn = Connection::open(case.log()).expect("a store");
+    let asked = std::cell::Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 1
+    };
+    let told = cass::session_log::sessions(&conn, &stop).expect("read");
+    assert_eq!(told.len(), 1);
+    let reason = &told[0].diagnosis.reason;
+    assert!(reason.contains("an end was asked for"), "{reason}");
 }

@@ -9,6 +9,7 @@ mod target;
 pub(super) mod undo;
 
 pub use evidence::{EvidenceKind, Found};
+pub use outcome::After;
 pub use planner::{LogRepairPlanner, Seen};
 pub use read::{Examined, examine, open};
 pub use target::Place;

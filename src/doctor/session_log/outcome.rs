@@ -4,22 +4,38 @@ use std::io;
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::plan::{Action, Count, FileState, LogMake, LogPlace, LogWrite, Notes};
-use crate::session_log::{self, Checked, Header, Repair, mend, store_repairs};
+use crate::model::plan::{
+    Action, Count, FileState, LeftOutRow, Listed, Listing, LogMake, LogPlace, LogWrite, Notes,
+};
+use crate::session_log::{
+    self, Checked, Diagnosis, Header, LeftOut, Repair, Verdict, mend, store_repairs,
+};
 use crate::store::foreign;
 
 use super::evidence::Older;
 use super::log::{Log, digests};
 use super::read;
 
+/// What is said of a log that would be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct After {
+    /// Rows behind the header.
+    pub rows: u64,
+    /// Events in them.
+    pub events: u64,
+    /// The verdict: sound in any case, but a turn may be open.
+    pub verdict: Verdict,
+}
+
 /// A log as it would be.
 pub(super) struct Outcome {
     pub(super) make: LogMake,
     pub(super) repair: Repair,
-    pub(super) events: u64,
+    pub(super) after: After,
     pub(super) header: Option<Header>,
     pub(super) result: FileState,
     pub(super) sha256: String,
+    pub(super) left_out: Listed<LeftOutRow>,
     pub(super) reasons: Vec<String>,
 }
 
@@ -29,7 +45,8 @@ pub(super) fn repaired(log: &Log, close_turn: bool) -> Result<Option<Outcome>> {
     let Some(repair) = d.wanted(close_turn) else {
         return Ok(None);
     };
-    let mut reasons = Vec::new();
+    let (mut reasons, mut left_out) = (Vec::new(), Listing::default());
+    let failed = |e| Error::io("read", &log.entry.path, e);
     let (len, sha256, blake3) = match (&log.read.image, log.entry.form()) {
         (Some(image), _) => {
             let path = &log.entry.path;
@@ -37,24 +54,40 @@ pub(super) fn repaired(log: &Log, close_turn: bool) -> Result<Option<Outcome>> {
             let made = foreign::changed_image(image, path, &|conn| {
                 session_log::mend_store(conn, &repairs)
             })?;
+            let conn = foreign::open_image(image, path)?;
+            for (id, repair) in &repairs {
+                let mut list = |row| left_out.push(&listed(Some(id), row));
+                session_log::store_left_out(&conn, id, repair, &mut list).map_err(failed)?;
+            }
             reasons.extend(left(&log.read.sessions));
             verify(&made, path, &repairs)?;
             digests(&made[..], path)?
         }
         (None, Some(form)) => {
             let file = read::open(&log.entry.path)?;
+            let mut list = |row| left_out.push(&listed(None, row));
+            session_log::left_out(&file, form, repair, &mut list).map_err(failed)?;
             let mut sink = Sink::default();
-            mend(&file, form, repair, &mut sink)
-                .map_err(|e| Error::io("read", &log.entry.path, e))?;
+            mend(&file, form, repair, &mut sink).map_err(failed)?;
             sink.end()
         }
-        (None, None) => return Ok(None),
+        (None, None) => {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{} has more than {} MiB: a store is repaired in memory, and this one is not",
+                    log.entry.path.display(),
+                    read::MAX_IMAGE >> 20
+                ),
+            )
+            .with_hint("`cass doctor session-log check` reads stores of any size."));
+        }
     };
     reasons.extend(told(repair));
     Ok(Some(Outcome {
         make: LogMake::Repair,
         repair: repair.clone(),
-        events: repair.events,
+        after: after(d, repair),
         header: d.header.clone(),
         result: FileState {
             name: log.source.name.clone(),
@@ -62,8 +95,35 @@ pub(super) fn repaired(log: &Log, close_turn: bool) -> Result<Option<Outcome>> {
             blake3,
         },
         sha256,
+        left_out: left_out.end(),
         reasons,
     }))
+}
+
+fn after(d: &Diagnosis, repair: &Repair) -> After {
+    let open = d
+        .findings
+        .iter()
+        .any(|f| f.verdict == Verdict::InterruptedTurnRecoverable);
+    After {
+        rows: repair.rows_kept + repair.rows_rewritten + repair.closers.len() as u64,
+        events: repair.events,
+        verdict: if open && repair.closers.is_empty() {
+            Verdict::InterruptedTurnRecoverable
+        } else {
+            Verdict::Clean
+        },
+    }
+}
+
+fn listed(session: Option<&String>, row: LeftOut) -> LeftOutRow {
+    LeftOutRow {
+        session: session.cloned(),
+        row: row.row.map(Count),
+        offset: Count(row.offset),
+        bytes: Count(row.bytes),
+        sha256: row.sha256,
+    }
 }
 
 /// Sessions of a store that stay as they are.
@@ -79,8 +139,8 @@ fn left(sessions: &[Checked]) -> Vec<String> {
 /// Whether the sessions of a store that were repaired are sound.
 fn verify(image: &[u8], path: &Path, repairs: &[(String, Repair)]) -> Result<()> {
     let conn = foreign::open_image(image, path)?;
-    let sessions =
-        session_log::sessions(&conn).map_err(|e| Error::io("read", path, io::Error::other(e)))?;
+    let sessions = session_log::sessions(&conn, &|| false)
+        .map_err(|e| Error::io("read", path, io::Error::other(e)))?;
     let sound = |id: &str| {
         sessions
             .iter()
@@ -145,7 +205,11 @@ pub(super) fn rebuilt(log: &Log, older: Older) -> Outcome {
             from: Count(how.from),
         },
         repair: Repair::default(),
-        events: older.diagnosis.valid_prefix_events.unwrap_or(0),
+        after: After {
+            rows: older.diagnosis.rows_total,
+            events: older.diagnosis.valid_prefix_events.unwrap_or(0),
+            verdict: older.diagnosis.verdict,
+        },
         header: older.diagnosis.header,
         result: FileState {
             name: log.source.name.clone(),
@@ -153,6 +217,7 @@ pub(super) fn rebuilt(log: &Log, older: Older) -> Outcome {
             blake3,
         },
         sha256,
+        left_out: Listed::none(),
         reasons: vec![reason],
     }
 }
@@ -176,9 +241,10 @@ pub(super) fn action(log: &Log, place: LogPlace, outcome: Outcome, notes: &mut N
                 .iter()
                 .map(|(a, b)| (Count(*a), Count(*b)))
                 .collect(),
+            left_out: outcome.left_out,
             rewritten: Count(repair.rows_rewritten),
             closers: repair.closers.iter().map(|c| c.kind.to_owned()).collect(),
-            events: Count(outcome.events),
+            events: Count(outcome.after.events),
             result: outcome.result,
             result_sha256: outcome.sha256,
         }),

@@ -14,7 +14,7 @@ use crate::sources::config::Config;
 
 use super::evidence::{self, Found};
 use super::log::{Log, choose, inputs};
-use super::outcome::{action, rebuilt, repaired};
+use super::outcome::{After, action, rebuilt, repaired};
 use super::target::{self, Place, Wanted};
 
 /// What was found at the path.
@@ -28,6 +28,8 @@ pub struct Seen {
     pub evidence: Evidence,
     /// What could help where the log can't be repaired, and whether it is there.
     pub searched: Vec<Found>,
+    /// What the log becomes; `None` where nothing is made of it.
+    pub after: Option<After>,
     /// The file that the plan would write, or that is there already.
     pub target: Option<PathBuf>,
 }
@@ -69,12 +71,14 @@ impl Planner for LogRepairPlanner {
             return Ok(draft);
         };
         let mut draft = self.draft(Some(&log))?;
-        let keep = |searched: Vec<Found>, target: Option<PathBuf>| {
+        let keep = |searched: Vec<Found>, made: Option<(After, PathBuf)>| {
+            let (after, target) = made.unzip();
             self.seen.replace(Some(Seen {
                 entry: log.entry.clone(),
                 checked: log.checked.clone(),
                 evidence: log.read.evidence.clone(),
                 searched,
+                after,
                 target,
             }));
         };
@@ -90,7 +94,7 @@ impl Planner for LogRepairPlanner {
                     searched = search()?.0;
                     let closers = outcome.repair.closers.len() as u64;
                     let longer =
-                        evidence::longer(&searched, outcome.events.saturating_sub(closers));
+                        evidence::longer(&searched, outcome.after.events.saturating_sub(closers));
                     draft.gates.extend(longer.map(warned));
                 }
                 outcome
@@ -119,6 +123,7 @@ impl Planner for LogRepairPlanner {
             header: outcome.header.as_ref(),
             result: &outcome.result,
         };
+        let after = outcome.after;
         let data_dir = ground.root().map_or(ground.env().data_dir(), Root::path);
         match target::look(&self.place, wanted, data_dir) {
             target::Answer::Done(path) => {
@@ -128,7 +133,7 @@ impl Planner for LogRepairPlanner {
                     .body
                     .options
                     .insert("target".to_owned(), "done".to_owned());
-                keep(searched, Some(path));
+                keep(searched, Some((after, path)));
             }
             target::Answer::Gate(place, gate) => {
                 let excluded = excluded(ground, &log.entry.path)?;
@@ -142,7 +147,7 @@ impl Planner for LogRepairPlanner {
                     .push(action(&log, place, outcome, &mut draft.notes));
                 draft.gates.push(gate);
                 draft.gates.extend(excluded);
-                keep(searched, Some(target));
+                keep(searched, Some((after, target)));
             }
         }
         Ok(draft)

@@ -3,14 +3,16 @@
 use std::fs::File;
 use std::path::Path;
 
+use rusqlite::Connection;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::session_log::{self, Checked, Entry, Evidence, Kind, ReadAt};
 use crate::sources::database::member_path;
 use crate::sources::file::Base;
-use crate::store::{foreign, wal};
+use crate::store::foreign;
 
-/// Bytes of the largest file of which an image is held.
-pub(super) const MAX_IMAGE: u64 = 64 << 20;
+/// Bytes of the largest log that is held whole.
+pub(super) use crate::store::foreign::MAX_IMAGE;
 
 /// What was examined.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub struct Examined {
     pub sessions: Vec<Checked>,
     /// What the file was.
     pub evidence: Evidence,
-    /// The image of a store, what its WAL has committed folded in.
+    /// The image of a store that is small enough for one, what its WAL has committed folded in.
     pub image: Option<Vec<u8>>,
 }
 
@@ -39,20 +41,19 @@ pub fn open(path: &Path) -> Result<File> {
 /// Examines what lies at an entry. `stop` is asked between reads whether to end.
 ///
 /// # Errors
-/// As [`open`]; `unsupported` for a store that is too large; `source-damaged` for one that is no
-/// database.
+/// As [`open`]; `unsupported` for a large store with changes in its WAL; `source-damaged` for one
+/// that is no database.
 pub fn examine(entry: &Entry, stop: &dyn Fn() -> bool) -> Result<Examined> {
     let file = open(&entry.path)?;
     let failed = |e| Error::io("read", &entry.path, e);
     if entry.kind == Kind::Store {
-        let image = image(&entry.path, &file)?;
-        let conn = foreign::open_image(&image, &entry.path)?;
+        let (conn, image) = store(&entry.path, &file)?;
         let (sessions, evidence) = session_log::check_store(&file, &conn, stop).map_err(failed)?;
         drop(conn);
         return Ok(Examined {
             sessions,
             evidence,
-            image: Some(image),
+            image,
         });
     }
     let (checked, evidence) = session_log::check(entry, &file, stop).map_err(failed)?;
@@ -63,16 +64,17 @@ pub fn examine(entry: &Entry, stop: &dyn Fn() -> bool) -> Result<Examined> {
     })
 }
 
-/// A store as one image. Nothing is opened by SQLite where it lies.
-fn image(path: &Path, file: &File) -> Result<Vec<u8>> {
-    let mut db = whole(path, file)?;
-    let log = member_path(path, "-wal");
-    match open(&log) {
-        Ok(file) => wal::fold(&mut db, &whole(&log, &file)?),
-        Err(e) if e.kind() == ErrorKind::NotFound => wal::fold(&mut db, &[]),
+/// A store, open, and its image where it is small enough for one.
+fn store(path: &Path, file: &File) -> Result<(Connection, Option<Vec<u8>>)> {
+    let log = match open(&member_path(path, "-wal")) {
+        Ok(log) => Some(log),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e),
-    }
-    Ok(db)
+    };
+    Ok(match foreign::image(path, file, log.as_ref())? {
+        Some(image) => (foreign::open_image(&image, path)?, Some(image)),
+        None => (foreign::open_still(path)?, None),
+    })
 }
 
 /// All bytes of a file that is held.

@@ -139,6 +139,11 @@ impl Graph {
         self.ordinal = ordinal.max(self.ordinal);
     }
 
+    /// A record whose number can't be told: what comes behind it says nothing of a gap.
+    pub(super) fn unnumbered(&mut self) {
+        self.ordinal = None;
+    }
+
     /// Records on the way from the last one to the begin.
     fn reachable(&self) -> u64 {
         let mut seen = std::collections::HashSet::new();

@@ -150,6 +150,7 @@ fn records_of(
         &BTreeMap::new(),
         head,
         content,
+        None,
         &mut |piece| {
             stop()?;
             if let Piece::Record(r) = piece {

@@ -13,5 +13,6 @@ mod whose;
 pub use class::{Anomaly, Class, HealthVerdict};
 pub use find::{Found, Passed, find, gone};
 pub use held::{Held, HeldState, held};
+pub use observe::Told;
 pub use read::{Health, Proof, examine};
 pub use whose::{KnownBy, Surroundings, Whose};

@@ -24,8 +24,8 @@ pub(super) struct Known<'a> {
     /// Whether it may be being written.
     pub(super) live: bool,
     pub(super) bytes: &'a Bytes<'a>,
-    /// Where the text is nested too deep, in order.
-    pub(super) deep: &'a [u64],
+    /// The n-th place where the text is nested too deep, as far as it was read.
+    pub(super) deep: &'a dyn Fn(usize) -> Option<u64>,
 }
 
 /// Records of a file.
@@ -40,12 +40,24 @@ pub(super) struct Counts {
     pub(super) last_ms: Option<i64>,
 }
 
+/// What is known of all findings, those that are not kept too.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// How many there are.
+    pub total: u64,
+    /// The worst of all.
+    pub worst: Option<Severity>,
+    /// Whether any of them costs a record.
+    pub loses: bool,
+    /// Whether one is a last line that may be being written.
+    pub pending: bool,
+}
+
 /// Gathers findings over a file's pieces, in order.
 pub(super) struct Observer<'a> {
     known: Known<'a>,
     found: Vec<Anomaly>,
-    pub(super) total: u64,
-    pub(super) worst: Option<Severity>,
+    told: Told,
     counts: Counts,
     graph: Graph,
     unknown: BTreeMap<String, Places>,
@@ -77,8 +89,7 @@ impl<'a> Observer<'a> {
         Observer {
             known,
             found: Vec::new(),
-            total: 0,
-            worst: None,
+            told: Told::default(),
             counts: Counts::default(),
             graph: Graph::default(),
             unknown: BTreeMap::new(),
@@ -94,8 +105,11 @@ impl<'a> Observer<'a> {
     }
 
     pub(super) fn push(&mut self, found: Anomaly) {
-        self.total += 1;
-        self.worst = self.worst.max(Some(found.severity));
+        let told = &mut self.told;
+        told.total += 1;
+        told.worst = told.worst.max(Some(found.severity));
+        told.loses |= found.lost > 0;
+        told.pending |= found.class == Class::TailPending;
         if self.found.len() < MAX_FOUND {
             self.found.push(found);
         }
@@ -107,7 +121,7 @@ impl<'a> Observer<'a> {
             Piece::Record(r) => self.record(r),
             Piece::Skipped { span, line, reason } => {
                 if *reason != SkipReason::NulBlock {
-                    self.hole();
+                    self.nul(false);
                     if !self.begun {
                         self.broken_head = Some((*span, *line));
                     }
@@ -181,18 +195,23 @@ impl<'a> Observer<'a> {
         self.push(found);
     }
 
-    /// The NUL bytes before this place have something behind them.
-    fn hole(&mut self) {
-        if let Some((span, line)) = self.nul.take() {
-            let what = format!("{} NUL bytes in the middle; they are passed over", span.len);
-            self.push(Anomaly::at(
-                Class::NulHole,
-                span.offset,
-                line,
-                span.len,
-                what,
-            ));
-        }
+    /// The NUL bytes before this place, which has something behind it or is the end.
+    fn nul(&mut self, is_end: bool) {
+        let Some((Span { offset, len }, line)) = self.nul.take() else {
+            return;
+        };
+        let (class, what) = if is_end {
+            (Class::NulTail, format!("the file ends in {len} NUL bytes"))
+        } else {
+            let what = format!("{len} NUL bytes in the middle; they are passed over");
+            (Class::NulHole, what)
+        };
+        self.push(Anomaly::at(class, offset, line, len, what));
+    }
+
+    /// Where what may be looked at again begins, if anything may.
+    pub(super) fn pending(&self) -> Option<u64> {
+        self.fragment.map(|(span, _)| span.offset)
     }
 
     /// What was no record stays one.
@@ -256,7 +275,7 @@ impl<'a> Observer<'a> {
     }
 
     fn record(&mut self, r: &ParsedRecord) {
-        self.hole();
+        self.nul(false);
         let span = r.span;
         let same_line = self.fragment.is_some_and(|(_, line)| line == r.line);
         if r.recovery == Recovery::Glued || same_line {
@@ -356,13 +375,8 @@ impl<'a> Observer<'a> {
 
     fn depth(&mut self, r: &ParsedRecord) {
         let mut deep = false;
-        while let Some(at) = self
-            .known
-            .deep
-            .get(self.deep)
-            .filter(|at| **at < r.span.end())
-        {
-            deep |= *at >= r.span.offset;
+        while let Some(at) = (self.known.deep)(self.deep).filter(|at| *at < r.span.end()) {
+            deep |= at >= r.span.offset;
             self.deep += 1;
         }
         if deep {
@@ -381,25 +395,19 @@ impl<'a> Observer<'a> {
         }
         let read = (self.known.bytes)(r.span)
             .and_then(|bytes| serde_json::from_slice::<Numbered>(&bytes).ok());
-        if let Some(numbered) = read {
-            self.graph.ordinal(numbered.ordinal, r);
+        match read {
+            // What is not the harness's own has no number, and none is due.
+            Some(Numbered { ordinal: None }) if r.disposition == Disposition::Unknown => {}
+            Some(numbered) => self.graph.ordinal(numbered.ordinal, r),
+            None => self.graph.unnumbered(),
         }
     }
 
     /// What was found in a file of `len` bytes.
-    pub(super) fn end(mut self) -> (Vec<Anomaly>, u64, Option<Severity>, Counts) {
+    pub(super) fn end(mut self) -> (Vec<Anomaly>, Told, Counts) {
         self.broken();
         self.unglued();
-        if let Some((span, line)) = self.nul.take() {
-            let what = format!("the file ends in {} NUL bytes", span.len);
-            self.push(Anomaly::at(
-                Class::NulTail,
-                span.offset,
-                line,
-                span.len,
-                what,
-            ));
-        }
+        self.nul(true);
         let is_log = self.known.container == Container::Log;
         if let Some((span, line)) = self.broken_head
             && is_log
@@ -437,6 +445,6 @@ impl<'a> Observer<'a> {
         }
         self.found
             .sort_by_key(|f| (f.offset.is_none(), f.offset, f.class));
-        (self.found, self.total, self.worst, self.counts)
+        (self.found, self.told, self.counts)
     }
 }

@@ -1,5 +1,6 @@
 //! One file, read where it lies.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::class::{Anomaly, Class, HealthVerdict};
-use super::observe::{Counts, Known, Observer};
+use super::observe::{Counts, Known, Observer, Told};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::parse::{self, Beginning, Container, SourceName};
 use crate::model::digest::Digest;
@@ -18,14 +19,11 @@ use crate::model::provider::Provider;
 use crate::model::record::{Piece, Span};
 use crate::sources::database::member_path;
 use crate::sources::file::Base;
-use crate::store::foreign::ForeignDb;
+use crate::store::foreign::{self, ForeignDb};
 use crate::store::mirror;
-use crate::store::wal;
 
 /// Bytes of the beginning of a file beside the one that is read.
 const SIBLING_BYTES: u64 = 64 << 10;
-/// Bytes of the largest database that is held as an image.
-const MAX_IMAGE: u64 = 64 << 20;
 /// Bytes of a span that are looked at again.
 const MAX_SPAN: u64 = 16 << 20;
 /// Levels that most decoders read.
@@ -74,10 +72,8 @@ pub struct Health {
     pub live: bool,
     /// Findings, in file order.
     pub found: Vec<Anomaly>,
-    /// How many there are.
-    pub found_total: u64,
-    /// The worst of all.
-    pub worst: Option<Severity>,
+    /// What is known of all of them.
+    pub told: Told,
     /// What was read.
     pub proof: Proof,
 }
@@ -86,16 +82,13 @@ impl Health {
     /// The verdict on the file alone.
     #[must_use]
     pub fn verdict(&self) -> HealthVerdict {
-        let loses = self.found.iter().any(|f| f.lost > 0);
-        match self.worst {
+        match self.told.worst {
             _ if self.proof.bytes == 0 => HealthVerdict::Empty,
             _ if self.records == 0 && !self.live => HealthVerdict::Unreadable,
             Some(Severity::Error) => HealthVerdict::Damaged,
-            Some(Severity::Warn) if loses => HealthVerdict::Damaged,
+            Some(Severity::Warn) if self.told.loses => HealthVerdict::Damaged,
             Some(Severity::Warn) => HealthVerdict::Recovered,
-            _ if self.found.iter().any(|f| f.class == Class::TailPending) => {
-                HealthVerdict::LiveTail
-            }
+            _ if self.told.pending => HealthVerdict::LiveTail,
             Some(Severity::Info) => HealthVerdict::Noted,
             None => HealthVerdict::Clean,
         }
@@ -202,6 +195,67 @@ fn pass(file: &File, path: &Path, stop: &dyn Fn() -> Result<()>) -> Result<Pass>
     })
 }
 
+/// Plain bytes of a compressed file that may be looked at again: what came since the last record.
+#[derive(Default)]
+pub(super) struct Plain {
+    from: u64,
+    bytes: Vec<u8>,
+    depth: Depth,
+    deep: Vec<u64>,
+}
+
+impl Plain {
+    fn take(&mut self, bytes: &[u8]) {
+        let at = self.from + self.bytes.len() as u64;
+        for (n, byte) in bytes.iter().enumerate() {
+            if self.depth.on(*byte) && self.deep.len() < MAX_DEEP {
+                self.deep.push(at + n as u64);
+            }
+        }
+        self.bytes.extend_from_slice(bytes);
+        // A longer record is not looked at again.
+        if self.bytes.len() as u64 > 2 * MAX_SPAN {
+            self.drop_to(at.saturating_sub(MAX_SPAN));
+        }
+    }
+
+    /// Nothing before `to` is looked at again.
+    fn forget(&mut self, to: u64) {
+        // Bytes are moved seldom.
+        if to.saturating_sub(self.from) > BLOCK as u64 {
+            self.drop_to(to);
+        }
+    }
+
+    fn drop_to(&mut self, to: u64) {
+        let n = usize::try_from(to.saturating_sub(self.from)).unwrap_or(usize::MAX);
+        self.bytes.drain(..n.min(self.bytes.len()));
+        self.from = to;
+    }
+
+    fn get(&self, span: Span) -> Option<Vec<u8>> {
+        let at = |offset: u64| usize::try_from(offset.checked_sub(self.from)?).ok();
+        let bytes = self.bytes.get(at(span.offset)?..at(span.end())?)?;
+        Some(bytes.to_vec())
+    }
+}
+
+/// A reader that keeps what may be looked at again.
+struct Kept<'p, R> {
+    inner: R,
+    plain: Option<&'p RefCell<Plain>>,
+}
+
+impl<R: Read> Read for Kept<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        if let (Some(plain), Some(got)) = (self.plain, buf.get(..n)) {
+            plain.borrow_mut().take(got);
+        }
+        Ok(n)
+    }
+}
+
 /// Whether the first `len` bytes of a file have this digest.
 pub(super) fn begins_with(path: &Path, len: u64, want: Digest) -> Result<bool> {
     mirror::begins_with(&mut open(path)?, len, want).map_err(|e| Error::io("read", path, e))
@@ -212,13 +266,14 @@ pub(super) trait Content: Read + Seek {}
 impl<T: Read + Seek> Content for T {}
 
 /// Reads a log, document or transcript to its end as the index does. What breaks a compressed file
-/// is returned in words.
+/// is returned in words; what may be looked at again of one is kept in `plain`.
 pub(super) fn pieces<'r>(
     name: SourceName<'_>,
     container: Container,
     siblings: &BTreeMap<PathBuf, Vec<u8>>,
     head: &[u8],
     mut content: Box<dyn Content + 'r>,
+    plain: Option<&RefCell<Plain>>,
     each: &mut dyn FnMut(Piece) -> Result<()>,
 ) -> Result<Option<String>> {
     let packed = parse::is_packed(name.path, head);
@@ -238,13 +293,14 @@ pub(super) fn pieces<'r>(
         Container::Text => parse::text(name, method(head), &mut content, each).0,
         Container::Log if packed => {
             let mut plain_head = Vec::new();
-            let mut plain = parse::decoded(name.path, Box::new(content))?;
-            let broken = (&mut plain)
+            let mut decoded = parse::decoded(name.path, Box::new(content))?;
+            let broken = (&mut decoded)
                 .take(parse::MAX_HEAD as u64)
                 .read_to_end(&mut plain_head)
                 .err();
             let method = method(&plain_head);
-            let whole = std::io::Cursor::new(plain_head).chain(plain);
+            let inner = std::io::Cursor::new(plain_head).chain(decoded);
+            let whole = Kept { inner, plain };
             let result = parse::log(name, method, Box::new(whole), None, each).0;
             if let (Ok(()), Some(e)) = (&result, broken) {
                 return Ok(Some(e.to_string()));
@@ -267,7 +323,7 @@ pub(super) fn pieces<'r>(
 /// Reads the file at `path`, a source of `provider` that an index knows as `source`.
 ///
 /// # Errors
-/// As [`head`]; `unsupported` for a database that is too large; what `stop` returns.
+/// As [`head`]; `unsupported` for a large database with changes in its WAL; what `stop` returns.
 pub fn examine(
     provider: Provider,
     source: &Path,
@@ -294,30 +350,44 @@ pub fn examine(
     let seen = pass(&file, path, stop)?;
     let modified_ms = before.mtime() * 1000 + before.mtime_nsec() / 1_000_000;
     let live = (0..LIVE_MS).contains(&(now_ms - modified_ms));
+    let plain = RefCell::new(Plain::default());
     let bytes = |span: Span| {
-        let len = usize::try_from(span.len)
-            .ok()
-            .filter(|_| span.len <= MAX_SPAN)?;
-        let mut out = vec![0; len];
-        (!packed && file.read_exact_at(&mut out, span.offset).is_ok()).then_some(out)
+        if packed {
+            return plain.borrow().get(span);
+        }
+        let len = usize::try_from(span.len).ok();
+        let mut out = vec![0; len.filter(|_| span.len <= MAX_SPAN)?];
+        file.read_exact_at(&mut out, span.offset).ok()?;
+        Some(out)
+    };
+    let deep = |n: usize| match packed {
+        true => plain.borrow().deep.get(n).copied(),
+        false => seen.deep.get(n).copied(),
     };
     let mut observer = Observer::new(Known {
         provider,
         container,
         live,
         bytes: &bytes,
-        deep: if packed { &[] } else { &seen.deep },
+        deep: &deep,
     });
     if container == Container::Database {
         let method = parse::method(&beginning, None);
         database(path, &file, method, &mut observer)?;
     } else {
         let content = Box::new(file.try_clone().map_err(failed)?);
-        let broken = pieces(name, container, &siblings, &head, content, &mut |piece| {
+        let again = packed.then_some(&plain);
+        let mut each = |piece: Piece| {
             stop()?;
             observer.piece(&piece);
+            // Behind every record comes the end of its line.
+            if let Piece::Separator(span) | Piece::Skipped { span, .. } = piece {
+                let to = observer.pending().unwrap_or(span.end());
+                plain.borrow_mut().forget(to);
+            }
             Ok(())
-        })?;
+        };
+        let broken = pieces(name, container, &siblings, &head, content, again, &mut each)?;
         if let Some(why) = broken {
             let what = format!("the compressed file is cut short or damaged: {why}");
             observer.push(Anomaly::whole(Class::ContainerDamaged, what));
@@ -325,7 +395,7 @@ pub fn examine(
     }
     let after = file.metadata().map_err(failed)?;
     let state = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec());
-    let (found, found_total, worst, counts) = observer.end();
+    let (found, told, counts) = observer.end();
     let Counts {
         records,
         messages,
@@ -346,8 +416,7 @@ pub fn examine(
         times: (first_ms, last_ms),
         live,
         found,
-        found_total,
-        worst,
+        told,
         proof: Proof {
             moved: state(&before) != state(&after) || seen.bytes != after.len(),
             bytes: seen.bytes,
@@ -369,22 +438,24 @@ fn siblings(name: SourceName<'_>, head: &[u8]) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// A database as one image; SQLite opens nothing where it lies.
+/// A database, as an image or where it lies: nothing is made or changed.
 fn database(
     path: &Path,
     file: &File,
     method: parse::Method,
     observer: &mut Observer<'_>,
 ) -> Result<()> {
-    let mut image = whole(path, file)?;
-    let log = member_path(path, "-wal");
-    match open(&log) {
-        Ok(file) => wal::fold(&mut image, &whole(&log, &file)?),
-        Err(e) if e.kind() == ErrorKind::NotFound => wal::fold(&mut image, &[]),
+    let log = match open(&member_path(path, "-wal")) {
+        Ok(log) => Some(log),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e),
-    }
+    };
+    let opened = match foreign::image(path, file, log.as_ref())? {
+        Some(image) => ForeignDb::from_image(&image, path),
+        None => ForeignDb::open_still(path),
+    };
     let malformed = |what: &str| Anomaly::whole(Class::DatabaseMalformed, what.to_owned());
-    let db = match ForeignDb::from_image(&image, path) {
+    let db = match opened {
         Ok(db) => db,
         Err(e) if e.kind() == ErrorKind::SourcesFailed => {
             observer.push(malformed(e.message()));
@@ -403,19 +474,4 @@ fn database(
         observer.push(found);
     }
     Ok(())
-}
-
-fn whole(path: &Path, file: &File) -> Result<Vec<u8>> {
-    let failed = |e| Error::io("read", path, e);
-    if file.metadata().map_err(failed)?.len() > MAX_IMAGE {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("{} has more than {} MiB", path.display(), MAX_IMAGE >> 20),
-        )
-        .with_hint("Index it: the archive reads databases of any size."));
-    }
-    let mut out = Vec::new();
-    let mut file = file.take(MAX_IMAGE);
-    file.read_to_end(&mut out).map_err(failed)?;
-    Ok(out)
 }
