@@ -6,10 +6,9 @@ use super::loss::accept;
 use super::sealed::Plan;
 use super::session_log::Logs;
 use super::stage::{Staged, givers, outgoing, stage};
-use crate::disk::Capture;
+use crate::disk::{Capture, Root};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::interrupt::Interrupt;
 use crate::model::plan::{Action, Coverage, DerivedAsset, PlanKind, Recipe};
 use crate::model::watch::Watch;
 use crate::store::archive::ArchiveWriter;
@@ -22,7 +21,6 @@ use crate::store::run::{
     self, ActionOutcome, Attempt, Completed, EventLog, Failure, Intent, Moved, OutcomeWord,
     Purpose, Receipt, RunId, RunStatus, Target,
 };
-use crate::store::seal::{self, Sealing};
 
 /// How performing ended, once the intent was written.
 pub(super) enum Performed {
@@ -166,6 +164,11 @@ fn intent_of(env: &Env, cap: Capture<'_>, plan: &Plan) -> Result<Intent> {
         }
     }
     let undoes = body.options.get("run").and_then(|r| RunId::parse(r));
+    let before = generation::current_or_none(cap.root())?;
+    let keeps = match before {
+        Some(_) => Vec::new(),
+        None => keeps(cap.root(), plan)?,
+    };
     Ok(Intent {
         format: run::INTENT_FORMAT,
         run_id: RunId::fresh(),
@@ -174,10 +177,26 @@ fn intent_of(env: &Env, cap: Capture<'_>, plan: &Plan) -> Result<Intent> {
         begun_ms: env.now_ms(),
         cass_version: env!("CARGO_PKG_VERSION").to_owned(),
         actions: body.actions.clone(),
-        before: crate::store::generation::current_or_none(cap.root())?,
+        before,
+        keeps,
         target,
         undoes: undoes.filter(|_| body.kind == PlanKind::Undo),
     })
+}
+
+/// What is left of the old archive is kept even if `CURRENT` does not name it: some day more of it may
+/// be readable.
+fn keeps(root: &Root, plan: &Plan) -> Result<Vec<GenerationId>> {
+    let recipes = plan.body().actions.iter().filter_map(|a| match a {
+        Action::StageCandidate { recipe } => Some(recipe),
+        _ => None,
+    });
+    let mut gave: BTreeSet<GenerationId> = recipes
+        .flat_map(givers)
+        .filter_map(GenerationId::parse)
+        .collect();
+    gave.extend(outgoing(root, plan)?);
+    Ok(gave.into_iter().collect())
 }
 
 impl Run<'_> {
@@ -206,9 +225,7 @@ impl Run<'_> {
                 self.log
                     .add(&self.intent.run_id, now, "verified", &staged.digest)?;
                 let id = staged.generation.id.clone();
-                let old = outgoing(cap.root(), self.plan)?;
                 generation::set_current(cap, &id)?;
-                self.seal_unnamed(old, &id)?;
                 self.complete()
             }
             Action::RePoint { generation, .. } => {
@@ -284,44 +301,6 @@ impl Run<'_> {
                 "a plan promotes and names no generation",
             )
         })
-    }
-
-    /// What is left of the old archive is kept even if `CURRENT` did not name it: some day more of it
-    /// may be readable.
-    fn seal_unnamed(&self, old: Option<GenerationId>, candidate: &GenerationId) -> Result<()> {
-        if self.intent.before.is_some() {
-            return Ok(());
-        }
-        let recipes = self.plan.body().actions.iter().filter_map(|a| match a {
-            Action::StageCandidate { recipe } => Some(recipe),
-            _ => None,
-        });
-        let gave = recipes
-            .flat_map(givers)
-            .filter_map(GenerationId::parse)
-            .chain(old);
-        for id in gave.collect::<BTreeSet<_>>() {
-            self.seal_old(&id, candidate)?;
-        }
-        Ok(())
-    }
-
-    fn seal_old(&self, id: &GenerationId, candidate: &GenerationId) -> Result<()> {
-        let root = self.cap.root();
-        let folder = format!("{}/{id}", layout::GENERATIONS);
-        if id == candidate || seal::is_sealed(root, id)? || !root.exists(&folder)? {
-            return Ok(());
-        }
-        let sealing = Sealing {
-            generation: id,
-            superseded_by: Some(candidate),
-            run_id: Some(self.intent.run_id.as_str()),
-            reason: Purpose::Repair.word(),
-            sole_copy: true,
-            now_ms: self.env.now_ms(),
-        };
-        // What follows the replacement of CURRENT is not left half-way for a signal.
-        seal::write(self.cap, &sealing, &Interrupt::new()).map(drop)
     }
 
     fn complete(&mut self) -> Result<String> {

@@ -65,6 +65,7 @@ pub fn rehearse(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Re
             recipe: recipe.clone(),
         }],
         before: crate::store::generation::current_or_none(cap.root())?,
+        keeps: Vec::new(),
         target: Some(Target {
             generation: id.clone(),
             purpose: Purpose::Restore,

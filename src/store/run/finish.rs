@@ -108,6 +108,20 @@ pub fn complete_promotion(
         backup_id = Some(before.to_string());
         log.add(&intent.run_id, now_ms, "sealed", before.as_str())?;
     }
+    for id in &intent.keeps {
+        let folder = format!("{}/{id}", layout::GENERATIONS);
+        if *id != target.generation && !seal::is_sealed(root, id)? && root.exists(&folder)? {
+            let sealing = Sealing {
+                generation: id,
+                superseded_by: Some(&target.generation),
+                run_id: Some(intent.run_id.as_str()),
+                reason: target.purpose.word(),
+                sole_copy: true,
+                now_ms,
+            };
+            seal::write(cap, &sealing, &Interrupt::new())?;
+        }
+    }
     let undo = target.purpose == Purpose::Undo;
     let end = match live_end(root, &target.generation, undo) {
         // It was damaged since: a reason to go back, as a probe that fails is. Nothing was added to it.

@@ -72,6 +72,10 @@ pub struct Intent {
     pub actions: Vec<Action>,
     /// The live generation before it; null when none could be told.
     pub before: Option<GenerationId>,
+    /// Where none could be told: what is left of the old archive, and whatever gave rows. It is sealed
+    /// when `CURRENT` names the target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keeps: Vec<GenerationId>,
     /// The generation that `CURRENT` will name; null when it does not replace it.
     pub target: Option<Target>,
     /// The run that it undoes.
