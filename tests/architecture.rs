@@ -743,7 +743,8 @@ fn no_test_is_ignored() {
 #[test]
 fn scripts_stop_at_the_first_error() {
     for path in repo_files() {
-        if !(path.starts_with("scripts/") || path.starts_with(".ci/")) || path.ends_with(".py") {
+        let shell = ![".py", ".mjs"].iter().any(|end| path.ends_with(end));
+        if !(path.starts_with("scripts/") || path.starts_with(".ci/")) || !shell {
             continue;
         }
         let text = fs::read_to_string(repo().join(&path)).expect("UTF-8");
