@@ -9,10 +9,10 @@
 #   faults    strace, half an hour
 #   torture   strace, an hour
 #   plan      two thousand sequences, a crowd for a minute: half an hour
-#   fuzz      nothing more: libFuzzer through the stable compiler's coverage flags (x86_64 Linux)
+#   fuzz      a C++ compiler; 20 minutes a target (x86_64 Linux)
 #   powercut  root, loop mounts, mkfs.ext4
 #   bench     about 12 GB of disk, 30 minutes
-# Knobs: FUZZ_SECONDS (1200 a target), POWERCUT_ROUNDS (1000), MUTANTS_TIMEOUT (300 seconds a mutant).
+# Knobs: FUZZ_MINUTES (20 of processor time a target), POWERCUT_ROUNDS (1000), MUTANTS_TIMEOUT (300 seconds a mutant).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -56,24 +56,7 @@ plan() {
   CASS_PLAN=long cargo test --locked --test plan -- --nocapture
 }
 
-fuzz() {
-  [ -d fuzz ] || { echo "no fuzz folder" >&2; return 1; }
-  local target triple=x86_64-unknown-linux-gnu bad=0
-  local coverage="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
-    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
-    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
-  (cd fuzz && RUSTFLAGS=$(echo $coverage) cargo build --release --target "$triple") || return 1
-  for target in fuzz/fuzz_targets/*.rs; do
-    target=$(basename "$target" .rs)
-    # What a run finds goes to a scratch corpus; the committed one grows by hand only.
-    mkdir -p "fuzz/target/corpus/$target"
-    echo "== fuzz $target for ${FUZZ_SECONDS:-1200} s"
-    (cd fuzz && "target/$triple/release/$target" "target/corpus/$target" "corpus/$target" \
-      -max_total_time="${FUZZ_SECONDS:-1200}" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
-      -artifact_prefix="target/$target-") || bad=1
-  done
-  return $bad
-}
+fuzz() { scripts/fuzz.sh "${FUZZ_MINUTES:-20}"; }
 
 powercut() { scripts/powercut.sh "${POWERCUT_ROUNDS:-1000}"; }
 bench() { scripts/bench.sh full; }
