@@ -182,12 +182,14 @@ fn versions(
         })?;
     }
     lines.sort_by_key(|(_, line)| line.at_ms);
+    let passed_over = lines.len().saturating_sub(VERSIONS);
     let log = if is_loss(diagnosis) && source.len.0 <= MAX_IMAGE {
         open(&entry.path).and_then(|f| whole(&entry.path, &f)).ok()
     } else {
         None
     };
-    let (mut out, mut all): (Vec<Found>, Vec<Older>) = (Vec::new(), Vec::new());
+    let mut out: Vec<Found> = Vec::new();
+    let (mut older, mut differ): (Option<Older>, bool) = (None, false);
     for (key, line) in lines.into_iter().rev().take(VERSIONS) {
         watch.interrupt.check()?;
         if line.hash.to_hex() == source.blake3 {
@@ -215,13 +217,19 @@ fn versions(
                     {
                         one.completes = true;
                         one.what = "agrees with the log before and behind what it lost".to_owned();
-                        all.push(Older {
-                            capture,
-                            line,
-                            how,
-                            bytes,
-                            diagnosis,
-                        });
+                        // One log is held, however many versions give it.
+                        match &older {
+                            Some(first) => differ |= first.bytes != bytes,
+                            None => {
+                                older = Some(Older {
+                                    capture,
+                                    line,
+                                    how,
+                                    bytes,
+                                    diagnosis,
+                                });
+                            }
+                        }
                     }
                 }
             }
@@ -232,19 +240,19 @@ fn versions(
     if out.is_empty() {
         out = none("the mirror has no other version of this log");
     }
-    let differ = all.windows(2).any(|w| match w {
-        [a, b] => a.bytes != b.bytes,
-        _ => false,
-    });
+    if passed_over > 0 {
+        let what = format!("{passed_over} older captured versions were not looked at");
+        out.push(Found::of(kind, true, what));
+    }
     if differ {
         for one in &mut out {
             one.completes = false;
         }
         let what = "versions of this log would make different logs of it: none is chosen";
         out.extend(none(what));
-        all.clear();
+        older = None;
     }
-    Ok((out, all.into_iter().next()))
+    Ok((out, older))
 }
 
 /// The sources that may hold versions of a log: itself, and files of its name in a folder of its
@@ -317,12 +325,13 @@ fn backups(root: Option<&Root>) -> Found {
 /// Sessions below the same root that name this one as the one they were forked from.
 fn children(entry: &Entry, diagnosis: &Diagnosis) -> Vec<Found> {
     let kind = EvidenceKind::ForkedChild;
-    let mut out = Vec::new();
     let own = entry.folders.as_ref().map(|(_, s)| s.clone());
     let own = own.or_else(|| diagnosis.header.as_ref().map(|h| session_folder(&h.id)));
     let root = entry.folders.as_ref().and(entry.path.ancestors().nth(3));
     let around = root.and_then(|r| session_log::look(r).ok());
-    for other in around.iter().flat_map(|l| &l.entries).take(SESSIONS) {
+    let others = || around.iter().flat_map(|l| &l.entries);
+    let mut out = Vec::new();
+    for other in others().take(SESSIONS) {
         if other.path == entry.path || !matches!(other.kind, Kind::Log(_)) {
             continue;
         }
@@ -349,6 +358,11 @@ fn children(entry: &Entry, diagnosis: &Diagnosis) -> Vec<Found> {
     }
     if out.is_empty() {
         let what = "no session below the same root was forked from this one".to_owned();
+        out.push(Found::of(kind, false, what));
+    }
+    let passed_over = others().count().saturating_sub(SESSIONS);
+    if passed_over > 0 {
+        let what = format!("{passed_over} sessions below the same root were not looked at");
         out.push(Found::of(kind, false, what));
     }
     out
