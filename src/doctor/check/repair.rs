@@ -140,8 +140,7 @@ fn lost_receipt(run: &RunId, e: &Error) -> Finding {
         (
             "receipt-damaged",
             "is damaged",
-            "put the file back from a copy of the data directory, or move it away and the next command \
-             that writes makes it anew as far as the intent tells",
+            "put a copy back, or move it away: the next index makes it anew",
         )
     } else {
         (
@@ -150,8 +149,7 @@ fn lost_receipt(run: &RunId, e: &Error) -> Finding {
             "see its mode and owner",
         )
     };
-    let message =
-        format!("{path} {what}: how that run ended is not known, and it can't be undone; {cure}");
+    let message = format!("{path} {what}: that run can't be shown or undone; {cure}");
     Finding::new(
         CheckId::RepairInterrupted,
         code,
