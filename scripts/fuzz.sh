@@ -72,7 +72,7 @@ one() {
   cat "$out/$target.row"
 }
 
-head='| target | minutes of processor time | inputs | places reached by the committed corpus | reached in the end | peak, MiB | crashes |'
+head='| target | minutes of processor time | inputs | places reached at first | in the end | peak, MiB | crashes |'
 echo "$head"
 status=0
 for target in "${targets[@]}"; do
