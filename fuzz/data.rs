@@ -95,9 +95,6 @@ pub fn generation(bytes: &[u8]) -> [bool; 3] {
         (format!("{folder}/{}", layout::SEAL), seal),
         (layout::CURRENT.to_owned(), current),
     ];
-    let files = files
-        .each_ref()
-        .map(|(name, bytes)| (name.as_str(), *bytes));
     in_folder(&files, |root| {
         let made = generation::manifest(root, &id);
         assert!(!matches!(made, Ok(None)));
@@ -122,9 +119,6 @@ pub fn run(bytes: &[u8]) -> [bool; 3] {
         (format!("{}/{id}.json", layout::INTENTS), intent),
         (layout::EVENT_LOG.to_owned(), log),
     ];
-    let files = files
-        .each_ref()
-        .map(|(name, bytes)| (name.as_str(), *bytes));
     in_folder(&files, |root| {
         let read = run::read_receipt(root, &id);
         if let Ok(Some(receipt)) = &read {
@@ -203,9 +197,6 @@ pub fn doctor(bytes: &[u8]) -> [bool; 5] {
             attested,
         ),
     ];
-    let files = files
-        .each_ref()
-        .map(|(name, bytes)| (name.as_str(), *bytes));
     in_folder(&files, |root| {
         let context = run::read_failure(root, &id);
         assert!(!matches!(context, Ok(None)));
@@ -264,9 +255,6 @@ pub fn backup(bytes: &[u8]) -> [bool; 2] {
         ),
         (backup::database_of(&id), b"no database".as_slice()),
     ];
-    let files = files
-        .each_ref()
-        .map(|(name, bytes)| (name.as_str(), *bytes));
     in_folder(&files, |root| {
         drop(version::refuse_newer(root));
         assert_eq!(backup::list(root).unwrap().len(), 1);
@@ -301,9 +289,6 @@ pub fn pack(bytes: &[u8]) -> [bool; 3] {
         (layout::ledger(key), ledger),
         (layout::pack(1), pack),
     ];
-    let files = files
-        .each_ref()
-        .map(|(name, bytes)| (name.as_str(), *bytes));
     in_folder(&files, |root| {
         let read = || {
             let mirror = MirrorReader::open(root).ok()??;
@@ -437,7 +422,7 @@ fn again(root: &Root) -> Root {
 }
 
 /// A data directory with these files.
-fn in_folder<T>(files: &[(&str, &[u8])], f: impl FnOnce(&Root) -> T) -> T {
+fn in_folder<T>(files: &[(impl AsRef<str>, &[u8])], f: impl FnOnce(&Root) -> T) -> T {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let memory = Path::new("/dev/shm");
@@ -448,7 +433,7 @@ fn in_folder<T>(files: &[(&str, &[u8])], f: impl FnOnce(&Root) -> T) -> T {
     };
     let path = above.join(format!("cass-fuzz-{}-{number}", std::process::id()));
     for (name, bytes) in files {
-        let file = path.join(name);
+        let file = path.join(name.as_ref());
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, bytes).unwrap();
     }
