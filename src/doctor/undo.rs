@@ -239,20 +239,6 @@ fn nothing_since(root: &Root, receipt: &Receipt, notes: &mut Notes) -> Result<Ga
     })
 }
 
-/// How many records the archive holds of each conversation.
-fn counts(reader: &ArchiveReader) -> Result<BTreeMap<String, u64>> {
-    let mut counts = BTreeMap::new();
-    let mut after = None;
-    loop {
-        let page = reader.conversations_after(after.as_deref(), 1000)?;
-        let Some(last) = page.last() else {
-            return Ok(counts);
-        };
-        after = Some(last.id.clone());
-        counts.extend(page.into_iter().map(|c| (c.id, c.record_count)));
-    }
-}
-
 /// Lists what the live archive holds and the sealed one can't show.
 fn unreadable_after(
     ground: &Ground<'_>,
@@ -265,10 +251,11 @@ fn unreadable_after(
     };
     let current = reader.generation().id.clone();
     let outgoing = layout::archive_db(current.as_str());
-    let counted = counts(&reader);
+    let mut live: BTreeMap<String, u64> = BTreeMap::new();
+    let counted = reader.each_conversation(&mut |c| _ = live.insert(c.id, c.record_count));
     drop(reader);
     let live = match counted {
-        Ok(live) => live,
+        Ok(()) => live,
         // Where it is damaged, what can still be read of it.
         Err(e) if e.kind() == ErrorKind::ArchiveCorrupt => Holder::read(
             AuthorityClass::Archive,

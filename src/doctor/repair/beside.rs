@@ -9,7 +9,6 @@ use crate::disk::Root;
 use crate::doctor::losses::{Capture, Ground, Holding, Loss, Seen, losses};
 use crate::env::Env;
 use crate::error::Result;
-use crate::model::conversation::Conversation;
 use crate::model::interrupt::Interrupt;
 use crate::model::next::Next;
 use crate::model::plan::{
@@ -191,20 +190,11 @@ fn named(root: &Root, losses: &mut Losses) -> Result<()> {
         return Ok(());
     };
     let mut names = Names::new();
-    let mut after = None;
-    loop {
-        let page = archive.conversations_after(after.as_deref(), 1000)?;
-        let Some(last) = page.last() else {
-            break;
-        };
-        after = Some(last.id.clone());
-        let wanted = |c: &Conversation| losses.missing.iter().any(|m| m.conversation == c.id);
-        names.extend(
-            page.into_iter()
-                .filter(wanted)
-                .map(|c| (c.id, (c.provider, c.native_id))),
-        );
-    }
+    archive.each_conversation(&mut |c| {
+        if losses.missing.iter().any(|m| m.conversation == c.id) {
+            names.insert(c.id, (c.provider, c.native_id));
+        }
+    })?;
     give(&names, &mut losses.missing, &mut losses.lost);
     Ok(())
 }

@@ -55,6 +55,22 @@ impl ArchiveReader {
         Ok(page)
     }
 
+    /// Every conversation, by id; a page of them is held at a time.
+    ///
+    /// # Errors
+    /// `archive-corrupt`, `io`.
+    pub fn each_conversation(&self, f: &mut dyn FnMut(Conversation)) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.conversations_after(after.as_deref(), 1000)?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.id.clone());
+            page.into_iter().for_each(&mut *f);
+        }
+    }
+
     /// Streams every row of a conversation's records by hash: the rows of one coverage key lie side
     /// by side.
     ///
