@@ -55,7 +55,7 @@ fn captured(dir: &Path, files: usize) {
         full: false,
         lexical: true,
     };
-    let done = index(&env(dir), ask, watch).unwrap();
+    let done = index(&env(dir), ask, &|_| panic!("it is of this schema"), watch).unwrap();
     assert!(done.archive_error.is_none());
 }
 

@@ -55,7 +55,7 @@ fn indexed(dir: &Path, sessions: usize) {
         full: false,
         lexical: false,
     };
-    let done = index(&env(dir), ask, watch).unwrap();
+    let done = index(&env(dir), ask, &|_| panic!("it is of this schema"), watch).unwrap();
     assert!(done.archive_error.is_none());
     for n in (0..sessions).step_by(3) {
         std::fs::remove_file(file(n)).unwrap();

@@ -4,10 +4,13 @@ use super::args::IndexArgs;
 use super::context::Context;
 use super::emit::Human;
 use super::page::{Mark, Page, count, size};
+use crate::disk::Capture;
+use crate::doctor::migration::MigrationPlanner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::index::{Ask, index};
 use crate::model::finding::Severity;
 use crate::model::watch::Watch;
+use crate::plan;
 use crate::report::envelope::{Report, Status};
 use crate::report::index::{IndexBody, LexicalDone, index_report};
 
@@ -28,7 +31,8 @@ fn core(ctx: &Context, args: &IndexArgs) -> Result<(IndexBody, Option<Error>)> {
         full: args.full,
         lexical: !args.skip_lexical,
     };
-    let mut outcome = index(&ctx.env, ask, watch)?;
+    let migrate = |cap: Capture<'_>| plan::migrate(&ctx.env, cap, &MigrationPlanner, watch);
+    let mut outcome = index(&ctx.env, ask, &migrate, watch)?;
     let mut error = outcome.archive_error.take();
     if let Some(signal) = ctx.interrupt.pending().filter(|_| outcome.stopped()) {
         error = Some(signal.error());
@@ -109,6 +113,14 @@ impl Human for IndexBody {
             size(b.captured.content_bytes),
             size(b.captured.stored_bytes)
         ));
+        if let Some(m) = &b.migrated {
+            page.fact(&format!(
+                "archive   from schema {} to schema {}; what it was is kept as {}",
+                m.old_schema,
+                m.new_schema,
+                m.backup_id.as_deref().unwrap_or("nothing")
+            ));
+        }
         if let Some(a) = &b.archived {
             page.fact(&format!(
                 "archive   {} new, {} grown, {} more, {}",

@@ -5,6 +5,7 @@ pub mod backup_plan;
 pub mod backups;
 pub mod check;
 mod losses;
+pub mod migration;
 pub mod repair;
 pub mod scan;
 pub mod session_log;

@@ -9,13 +9,13 @@ use crate::ingest::look::Looks;
 use crate::model::watch::Watch;
 use crate::sources::config::Config;
 use crate::sources::roots::overlapping;
-use crate::store::archive::ArchiveWriter;
+use crate::store::archive::{ArchiveWriter, SCHEMA_VERSION};
 use crate::store::derived::{Derived, Lexical};
-use crate::store::generation;
+use crate::store::generation::{self, Live};
 use crate::store::layout;
 use crate::store::lexical::Refreshed;
 use crate::store::mirror::{MirrorProblem, MirrorWriter, refuse_newer};
-use crate::store::run::{self, Finished};
+use crate::store::run::{self, Finished, Receipt};
 
 /// What an index run did.
 #[derive(Debug)]
@@ -34,7 +34,24 @@ pub struct IndexOutcome {
     pub lexical: LexicalOutcome,
     /// Runs of killed processes that were finished or closed.
     pub finished: Vec<Finished>,
+    /// The migration of an archive that was of an older schema.
+    pub migrated: Option<Migrated>,
 }
+
+/// A migration that was carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrated {
+    /// Schema version that the archive had.
+    pub old_schema: i64,
+    /// Schema version that it has now.
+    pub new_schema: i64,
+    /// The receipt of the run, which can be undone.
+    pub receipt: Receipt,
+}
+
+/// Brings the live archive, which is of an older schema, to the present one, under the lock of the run.
+/// No connection is open to it.
+pub type Migrate<'m> = &'m dyn Fn(Capture<'_>) -> Result<Receipt>;
 
 /// What became of the lexical index.
 #[derive(Debug)]
@@ -62,6 +79,7 @@ impl IndexOutcome {
     pub fn is_no_op(&self) -> bool {
         self.capture.captured.is_empty()
             && self.archive_error.is_none()
+            && self.migrated.is_none()
             && self
                 .feed
                 .as_ref()
@@ -91,8 +109,8 @@ impl IndexOutcome {
 /// Before anything is written: `config-invalid`, `foreign-archive`, `mirror-too-new`, `lock-busy`,
 /// `no-space`, `permission-denied`. Later: errors of the mirror. An archive that can't be used is
 /// no error here: the capture is done and [`IndexOutcome::archive_error`] says why.
-pub fn index(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
-    let outcome = attempt(env, ask, watch);
+pub fn index(env: &Env, ask: Ask, migrate: Migrate<'_>, watch: Watch<'_>) -> Result<IndexOutcome> {
+    let outcome = attempt(env, ask, migrate, watch);
     let failed = match &outcome {
         Ok(outcome) => outcome.archive_error.as_ref(),
         Err(e) => Some(e),
@@ -104,7 +122,7 @@ pub fn index(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
     // or not the data is there.
     let is_damage = failed.is_some_and(|e| e.kind() == ErrorKind::ArchiveCorrupt);
     if is_damage && watch.interrupt.pending().is_none() && index_was_removed(env)? {
-        return attempt(env, ask, watch);
+        return attempt(env, ask, migrate, watch);
     }
     outcome
 }
@@ -142,7 +160,7 @@ fn refuse_overlap(env: &Env, config: &Config) -> Result<()> {
     .with_hint("Name another data directory with --data-dir or CASS_DATA_DIR."))
 }
 
-fn attempt(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
+fn attempt(env: &Env, ask: Ask, migrate: Migrate<'_>, watch: Watch<'_>) -> Result<IndexOutcome> {
     let config = Config::load(env.config_dir(), env.home())?;
     refuse_overlap(env, &config)?;
     // Looked at before anything is made: what belongs to another program stays untouched.
@@ -173,12 +191,19 @@ fn attempt(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
         free_bytes,
         lexical: LexicalOutcome::Skipped,
         finished: Vec::new(),
+        migrated: None,
     };
     if outcome.capture.not_reached == 0 {
         // A run that was killed in the middle of a promotion is finished before the archive is
         // written to; the evidence is safe by now.
         match run::finish_interrupted(cap, env.now_ms(), watch.interrupt) {
             Ok(finished) => outcome.finished = finished,
+            Err(e) => outcome.archive_error = Some(e),
+        }
+    }
+    if outcome.capture.not_reached == 0 && outcome.archive_error.is_none() {
+        match renew(cap, migrate) {
+            Ok(migrated) => outcome.migrated = migrated,
             Err(e) => outcome.archive_error = Some(e),
         }
     }
@@ -198,6 +223,24 @@ fn attempt(env: &Env, ask: Ask, watch: Watch<'_>) -> Result<IndexOutcome> {
         };
     }
     Ok(outcome)
+}
+
+/// Migrates an archive of an older schema, if the live one is.
+fn renew(cap: Capture<'_>, migrate: Migrate<'_>) -> Result<Option<Migrated>> {
+    match generation::locate(cap.root())? {
+        Live::Present(live) if live.manifest.schema_version < SCHEMA_VERSION => {
+            // What a writer finds wrong first is told as ever; a crash may have kept lines from being
+            // written.
+            let old_schema = live.manifest.schema_version;
+            drop(ArchiveWriter::open(cap, live)?);
+            Ok(Some(Migrated {
+                old_schema,
+                new_schema: SCHEMA_VERSION,
+                receipt: migrate(cap)?,
+            }))
+        }
+        Live::Present(_) | Live::Never { .. } => Ok(None),
+    }
 }
 
 fn project(

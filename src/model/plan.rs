@@ -65,6 +65,8 @@ pub enum PlanKind {
     Undo,
     /// `doctor session-log repair`
     SessionLogRepair,
+    /// What `index` does first where the archive is of an older schema.
+    Migrate,
 }
 
 impl PlanKind {
@@ -78,6 +80,7 @@ impl PlanKind {
             PlanKind::BackupRestore => "backup-restore",
             PlanKind::Undo => "undo",
             PlanKind::SessionLogRepair => "session-log-repair",
+            PlanKind::Migrate => "migrate",
         }
     }
 
@@ -91,6 +94,7 @@ impl PlanKind {
             PlanKind::BackupRestore => "doctor backups restore",
             PlanKind::Undo => "doctor runs undo",
             PlanKind::SessionLogRepair => "doctor session-log repair",
+            PlanKind::Migrate => "index",
         }
     }
 }
@@ -394,6 +398,15 @@ pub enum Recipe {
     Begin {
         /// Promised captures that the mirror can't give: all of them.
         unreadable: Listed<CaptureName>,
+    },
+    /// No repair: the rows of the live archive, which is sound, are put into one of a newer schema.
+    Migrate {
+        /// The live generation.
+        generation: String,
+        /// Its schema version.
+        old_schema: u32,
+        /// The schema version of the new archive.
+        new_schema: u32,
     },
 }
 

@@ -121,8 +121,7 @@ pub fn apply(
         });
     }
     may_begin(root, &plan, watch).map_err(|e| telling(e, &finished))?;
-    let performed = perform(env, cap, &plan, watch)?;
-    let ended = match performed {
+    let ended = match perform(env, cap, &plan, watch)? {
         Performed::Done(receipt) => Ended::Applied { receipt },
         Performed::Failed {
             error,
@@ -219,6 +218,35 @@ fn is_predeclared(action: &Action) -> bool {
             asset: DerivedAsset::LexicalIndex | DerivedAsset::MirrorIndex
         }
     )
+}
+
+/// Migrates the live archive for a command that holds the writer lock and has finished what killed
+/// runs left. Nobody is asked: the plan has one recipe, which loses nothing and can be undone.
+///
+/// # Errors
+/// As [`apply`].
+pub fn migrate(
+    env: &Env,
+    cap: Capture<'_>,
+    planner: &dyn Planner,
+    watch: Watch<'_>,
+) -> Result<Receipt> {
+    let root = cap.root();
+    let plan = Plan::seal(planner.plan(&Ground::under(env, root, watch))?)?;
+    if plan.body().kind != PlanKind::Migrate || plan.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Internal,
+            "a plan that nobody approved is not one of a migration",
+        ));
+    }
+    if let Some(error) = plan.blocked() {
+        return Err(error);
+    }
+    check_room(root, &plan)?;
+    match perform(env, cap, &plan, watch)? {
+        Performed::Done(receipt) => Ok(*receipt),
+        Performed::Failed { error, .. } => Err(error),
+    }
 }
 
 fn refuse(

@@ -16,7 +16,7 @@ mod sealed;
 mod session_log;
 mod stage;
 
-pub use apply::{Applied, Ended, apply};
+pub use apply::{Applied, Ended, apply, migrate};
 pub use fingerprint::{Fingerprint, covered_in, moved};
 pub use ground::{Ground, Planner};
 pub use rehearse::{Rehearsal, rehearse};

@@ -134,6 +134,7 @@ fn intent_of(env: &Env, cap: Capture<'_>, plan: &Plan) -> Result<Intent> {
     let purpose = match body.kind {
         PlanKind::Undo => Purpose::Undo,
         PlanKind::BackupRestore => Purpose::Restore,
+        PlanKind::Migrate => Purpose::Migrate,
         _ => Purpose::Repair,
     };
     let mut target = None;

@@ -14,8 +14,8 @@ use crate::model::source::SourceKey;
 use crate::model::watch::Watch;
 use crate::store::accepted::Accepted;
 use crate::store::archive::{
-    ArchiveReader, ArchiveWriter, Head, PromiseStanding, Rescued, Standing, missing, proven,
-    replay_rows, replay_strays, standing, verify_generation,
+    ArchiveReader, ArchiveWriter, Head, PromiseStanding, Rescued, SCHEMA_VERSION, Standing,
+    missing, proven, replay_rows, replay_strays, standing, verify_generation,
 };
 use crate::store::backup::BackupId;
 use crate::store::file_state::file_state;
@@ -96,6 +96,7 @@ pub(super) fn stage(
         Recipe::Recover { generation } => builder.recover(generation)?,
         Recipe::Rebuild { rows, .. } => builder.rebuild(rows)?,
         Recipe::Begin { .. } => builder.rebuild(&[])?,
+        Recipe::Migrate { generation, .. } => builder.migrate(generation)?,
         Recipe::Restore {
             backup,
             keep_newer,
@@ -130,10 +131,17 @@ impl Builder<'_> {
                 format!("{of} has no manifest to copy"),
             )
         })?;
-        let generation = self.copy(&layout::archive_db(of.as_str()), &manifest)?;
-        let mut archive = ArchiveWriter::open_staged(self.cap, &generation)?;
+        let mut archive = self.taken_over(&layout::archive_db(of.as_str()), &manifest)?;
         self.provenance.kind = "copied".to_owned();
         self.replay(&mut archive, false)?;
+        archive.finish_staged(self.cap, Some(self.provenance.clone()))
+    }
+
+    fn migrate(&mut self, of: &str) -> Result<(Generation, Head)> {
+        let id = GenerationId::parse(of).ok_or_else(|| gone(of))?;
+        let manifest = generation::manifest(self.cap.root(), &id)?.ok_or_else(|| gone(of))?;
+        let archive = self.taken_over(&layout::archive_db(id.as_str()), &manifest)?;
+        self.provenance.kind = "migrated".to_owned();
         archive.finish_staged(self.cap, Some(self.provenance.clone()))
     }
 
@@ -168,8 +176,7 @@ impl Builder<'_> {
                 (layout::archive_db(id.as_str()), manifest)
             }
         };
-        let generation = self.copy(&db, &manifest)?;
-        let mut archive = ArchiveWriter::open_staged(self.cap, &generation)?;
+        let mut archive = self.taken_over(&db, &manifest)?;
         self.provenance.kind = "restored".to_owned();
         if keep_newer {
             self.rows(&mut archive, rows)?;
@@ -177,6 +184,39 @@ impl Builder<'_> {
             self.strays(&mut archive, rows)?;
         }
         archive.finish_staged(self.cap, Some(self.provenance.clone()))
+    }
+
+    /// A candidate that holds what the archive at `db` does: its bytes, or its rows where it is of an
+    /// older schema.
+    fn taken_over<'w>(&self, db: &str, of: &Manifest) -> Result<ArchiveWriter<'w>>
+    where
+        Self: 'w,
+    {
+        if of.schema_version == SCHEMA_VERSION {
+            return ArchiveWriter::open_staged(self.cap, &self.copy(db, of)?);
+        }
+        let root = self.cap.root();
+        let lock = ArchiveShared::acquire(root, PATIENCE)?;
+        let rescued = Rescued::open(root, db, &lock)?.ok_or_else(|| gone(db))?;
+        let now = self.env.now_ms();
+        let mut archive = ArchiveWriter::stage(self.cap, self.id, &of.archive_id, now)?;
+        self.watch.progress.phase("migrate rows", None);
+        let done = replay_rows(&mut archive, &rescued, &|_| true, now, self.watch.interrupt)?;
+        let mut lacking = done.incomplete + done.unplaced + done.with_gaps + done.unnamed;
+        missing((&archive).into(), &rescued, &mut |m| {
+            lacking += m.records;
+            Ok(())
+        })?;
+        if lacking > 0 {
+            return Err(Error::new(
+                ErrorKind::RepairFailed,
+                format!(
+                    "{lacking} rows of {} can't be put into an archive of schema {SCHEMA_VERSION}",
+                    root.full(db).display()
+                ),
+            ));
+        }
+        Ok(archive)
     }
 
     /// A database and its WAL, copied into the candidate's folder.
@@ -583,7 +623,9 @@ pub(super) fn givers(recipe: &Recipe) -> Vec<&str> {
     let (backup, rows) = match recipe {
         Recipe::Rebuild { rows, .. } => (None, rows.as_slice()),
         Recipe::Restore { backup, rows, .. } => (Some(backup.as_str()), rows.as_slice()),
-        Recipe::Recover { .. } | Recipe::Begin { .. } => (None, [].as_slice()),
+        Recipe::Recover { .. } | Recipe::Begin { .. } | Recipe::Migrate { .. } => {
+            (None, [].as_slice())
+        }
     };
     let kept = rows.iter().filter(|r| r.class != AuthorityClass::Named);
     backup

@@ -20,6 +20,8 @@ pub struct IndexBody {
     pub sources: IndexSources,
     /// What the mirror gained.
     pub captured: IndexCaptured,
+    /// The migration of an archive that was of an older schema; null when there was none.
+    pub migrated: Option<IndexMigrated>,
     /// What the archive gained; null when there was no usable archive (see `err`).
     pub archived: Option<IndexArchived>,
     /// What became of the lexical index, which `search` reads.
@@ -86,6 +88,21 @@ pub struct IndexCaptured {
     pub healed: u64,
     /// What is wrong in the mirror, as far as a writer meets it; what a crash leaves is left out.
     pub mirror_damage: Vec<String>,
+}
+
+/// A migration that was carried out before anything was read into the archive.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexMigrated {
+    /// Schema version that the archive had.
+    pub old_schema: i64,
+    /// Schema version that it has now.
+    pub new_schema: i64,
+    /// The run; `doctor runs undo` plans to take it back.
+    pub run_id: String,
+    /// Where its receipt is, relative to the data directory.
+    pub receipt: String,
+    /// The generation that is kept as it was; null when it was not there to keep.
+    pub backup_id: Option<String>,
 }
 
 /// What the archive gained.
@@ -232,6 +249,7 @@ pub fn index_report(mut body: IndexBody, error: Option<&Error>, site: &Site) -> 
     body.lexical.problem = body.lexical.problem.map(|p| site.redact(&p));
     let archived = body.archived.as_ref();
     let changed = body.captured.captures > 0
+        || body.migrated.is_some()
         || archived.is_some_and(|a| a.created || a.commits > 0 || a.backfilled > 0)
         || !matches!(
             body.lexical.outcome,

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::index::{
-    IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexLexical, IndexNote, IndexProvider,
-    IndexSources, LexicalDone, MAX_FAILURES,
+    IndexArchived, IndexBody, IndexCaptured, IndexFailure, IndexLexical, IndexMigrated, IndexNote,
+    IndexProvider, IndexSources, LexicalDone, MAX_FAILURES,
 };
 use crate::ingest::capture::Problem;
 use crate::ingest::index::{IndexOutcome, LexicalOutcome};
 use crate::model::path::PathText;
 use crate::model::provider::Provider;
 use crate::store::lexical::Cause;
+use crate::store::run::path_of;
 
 fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
@@ -111,6 +112,13 @@ impl From<&IndexOutcome> for IndexBody {
                     .map(|p| format!("{}: {}", p.file, p.message))
                     .collect(),
             },
+            migrated: outcome.migrated.as_ref().map(|m| IndexMigrated {
+                old_schema: m.old_schema,
+                new_schema: m.new_schema,
+                run_id: m.receipt.run_id.to_string(),
+                receipt: path_of(&m.receipt.run_id),
+                backup_id: m.receipt.backup_id.clone(),
+            }),
             archived: outcome.feed.as_ref().map(|f| IndexArchived {
                 generation: f.generation.clone(),
                 created: f.created,

@@ -403,7 +403,7 @@ impl Lab {
             full,
             lexical: true,
         };
-        index(&self.env(), ask, watch)
+        index(&self.env(), ask, &|_| panic!("it is of this schema"), watch)
     }
 
     /// `doctor check --deep` in this process, these checks alone; all when empty.

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use cass::store::archive::SCHEMA_VERSION;
+
 use crate::sandbox::{Ran, Sandbox, files_below, ran, snapshot};
 
 const SESSION: &str = ".claude/projects/-src/aaaaaaaa-0000-4000-8000-000000000001.jsonl";
@@ -464,7 +466,7 @@ fn rows_of_a_newer_archive_are_not_taken_by_a_repair() {
     let s = &kept.s;
     let named = s.path().join("recovered.db");
     fs::copy(live(s).join("agent_search.db"), &named).unwrap();
-    header(&named, 2);
+    header(&named, NEWER.parse().unwrap());
     let from = ["doctor", "repair", "--from", named.to_str().unwrap()];
     let refuses = |args: &[&str], path: &Path| {
         let before = snapshot(&s.data());
@@ -478,19 +480,19 @@ fn rows_of_a_newer_archive_are_not_taken_by_a_repair() {
         assert!(before == snapshot(&s.data()));
     };
     refuses(&from, &named);
-    header(&named, 1);
+    header(&named, SCHEMA_VERSION);
     s.run(&from).expect(0);
     // A folder.
     let other = s.path().join("other");
     Kept::copy(&s.data(), &other);
     let manifest = other.join("generations").join(live(s).file_name().unwrap());
-    say(&manifest.join("manifest.json"), "schema_version", "2");
+    say(&manifest.join("manifest.json"), "schema_version", NEWER);
     let from = ["doctor", "repair", "--from", other.to_str().unwrap()];
     refuses(&from, &manifest.join("manifest.json"));
     // A backup whose rows would be needed.
     fs::remove_dir_all(s.data().join("raw-mirror")).unwrap();
     fs::remove_dir_all(s.data().join("generations")).unwrap();
     s.run(&["doctor", "repair"]).expect(0);
-    let backup = BackupArchive.say(s, "2").unwrap();
+    let backup = BackupArchive.say(s, NEWER).unwrap();
     refuses(&["doctor", "repair"], &backup);
 }

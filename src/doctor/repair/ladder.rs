@@ -18,7 +18,7 @@ pub(super) enum Remedy {
 impl Remedy {
     fn rung(&self, known: &Known) -> Option<u32> {
         match self {
-            Remedy::None | Remedy::Nothing => None,
+            Remedy::None | Remedy::Nothing | Remedy::Candidate(Recipe::Migrate { .. }) => None,
             Remedy::RePoint => Some(0),
             Remedy::Candidate(Recipe::Recover { .. }) => Some(1),
             Remedy::Candidate(Recipe::Rebuild { .. }) if known.salvage.is_ok() => Some(3),

@@ -50,7 +50,7 @@ pub(super) fn orphans(
 ///
 /// # Errors
 /// `io` or `permission-denied`.
-pub(super) fn marker(root: &Root) -> Result<MarkerState> {
+pub(in crate::doctor) fn marker(root: &Root) -> Result<MarkerState> {
     // Something else of that name is as good as a marker that can't be read, but has no bytes.
     if !root.exists(layout::MARKER)? {
         return Ok(MarkerState::Absent);

@@ -8,9 +8,8 @@ use rusqlite::{CachedStatement, Connection};
 
 use super::ids::ById;
 use super::place::{Open, Place, native_key};
-use super::rows::{
-    blob, coverage_element, get_u64, int, opt_int, opt_text, put, row_hash, text, to_i64,
-};
+use super::row_hash::{RowHash, row_hash};
+use super::rows::{blob, coverage_element, get_u64, int, opt_int, opt_text, put, text, to_i64};
 use super::schema::{
     COMMIT_CAPTURES, COMMIT_CONVERSATIONS, COMMITS, CONVERSATIONS, MESSAGES, RECORDS, SKIPS,
     SOURCES, Table,
@@ -147,7 +146,7 @@ pub struct SourceAppend<'w, 'l> {
     pub(super) source: SourceRow,
     pub(super) source_is_new: bool,
     /// Epoch and row hash of the source before; `None` when it is new.
-    pub(super) before: Option<(u64, Digest)>,
+    pub(super) before: Option<(u64, RowHash)>,
     pub(super) parser_version: u32,
     pub(super) kind: SourceKind,
     /// The run of unchanged records at the end of what was appended, and the bytes of separators
@@ -454,11 +453,11 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                 int(number),
                 ValueRef::Integer(self.source.id),
                 int(self.source.source.parsed_seq),
-                blob(&source_hash),
+                source_hash.column(),
             ],
         )?;
         self.next.capture += 1;
-        body.update(&capture.0);
+        body.update(capture.bytes());
 
         let mut conversations = Vec::new();
         for i in 0..self.open.len() {
@@ -485,11 +484,11 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                     int(o.row.public.record_count),
                     blob(&coverage),
                     blob(&sum),
-                    blob(&hash),
+                    hash.column(),
                 ],
             )?;
             self.next.touched += 1;
-            body.update(&touched.0);
+            body.update(touched.bytes());
             conversations.push((o.row.public.id.clone(), o.row.public.record_count, coverage));
         }
         let body = Digest::from(body.finalize());
@@ -543,9 +542,9 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
         table: &Table,
         values: impl Fn(
             &Self,
-            &mut dyn FnMut(&[ValueRef<'_>]) -> rusqlite::Result<Digest>,
-        ) -> rusqlite::Result<Digest>,
-    ) -> rusqlite::Result<Digest> {
+            &mut dyn FnMut(&[ValueRef<'_>]) -> rusqlite::Result<RowHash>,
+        ) -> rusqlite::Result<RowHash>,
+    ) -> rusqlite::Result<RowHash> {
         let mut statement = self.conn.prepare_cached(&table.update_sql())?;
         values(self, &mut |v| put(&mut statement, table, v))
     }
@@ -573,7 +572,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
             ],
         )?;
         self.next.skip += 1;
-        self.source.skips_sum.add(&hash);
+        hash.add_to(&mut self.source.skips_sum);
         self.source.source.accounting.skip_count += 1;
         self.source.source.accounting.skipped_bytes += span.len;
         Ok(())
@@ -680,7 +679,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                 ValueRef::Integer(row.parser_version),
             ],
         )?;
-        o.put_row(id, &hash);
+        o.put_row(id, hash);
         Ok(())
     }
 
@@ -741,7 +740,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                 ValueRef::Integer(i64::from(self.parser_version)),
             ],
         )?;
-        o.put_row(id, &hash);
+        o.put_row(id, hash);
         if counted {
             o.row.public.record_count += 1;
             o.row
@@ -866,7 +865,7 @@ impl<'w, 'l> SourceAppend<'w, 'l> {
                     opt_int(m.is_error.map(i64::from)),
                 ],
             )?;
-            o.row.rows_sum.add(&hash);
+            hash.add_to(&mut o.row.rows_sum);
             o.row.public.message_count += 1;
             self.source.source.accounting.message_count += 1;
             self.messages_added += 1;

@@ -17,6 +17,7 @@ mod reader;
 mod reading;
 mod replay;
 mod rescue;
+mod row_hash;
 mod rows;
 mod schema;
 mod session_name;

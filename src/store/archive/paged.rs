@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::ValueRef;
 
 use super::readable::{Columns, Rows, Unread};
-use super::rows::RowHasher;
+use super::row_hash::{RowHash, RowHasher};
 use super::schema::{CONVERSATIONS, SOURCES, TABLES, Table};
 use crate::disk::Root;
 use crate::error::{Error, Result};
@@ -31,15 +31,9 @@ impl Tables for Hashed {
 
     fn table_of(&self, columns: &[ValueRef<'_>], hasher: &mut RowHasher) -> Option<usize> {
         let (stored, rest) = columns.split_last()?;
-        let ValueRef::Blob(stored) = stored else {
-            return None;
-        };
+        let stored = RowHash::of_column(*stored)?;
         TABLES.iter().position(|table| {
-            table.columns.len() == rest.len() && {
-                hasher.begin(table.name);
-                rest.iter().for_each(|value| hasher.value(*value));
-                hasher.finish().0[..] == **stored
-            }
+            table.columns.len() == rest.len() && hasher.agrees(table, rest, stored)
         })
     }
 

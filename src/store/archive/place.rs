@@ -7,6 +7,7 @@ use rusqlite::OptionalExtension;
 use super::append::{SourceAppend, SourceKind};
 use super::identity;
 use super::ids::ById;
+use super::row_hash::RowHash;
 use super::rows::{get_digest, get_u64, to_i64};
 use super::schema::CONVERSATIONS;
 use super::state::ConversationRow;
@@ -66,13 +67,13 @@ pub(super) struct Open {
 
 impl Open {
     /// Counts a row of `records` that this append added.
-    pub(super) fn put_row(&mut self, id: i64, hash: &Digest) {
+    pub(super) fn put_row(&mut self, id: i64, hash: RowHash) {
         if self.first == 0 {
             self.first = id;
         }
         self.last = id;
         self.row.row_count += 1;
-        self.row.rows_sum.add(hash);
+        hash.add_to(&mut self.row.rows_sum);
     }
 }
 

@@ -7,7 +7,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode};
 
 use super::rescue::is_null;
-use super::schema::{Table, text_is_ours};
+use super::schema::{Table, text_version};
 use super::writer::refuse_newer_header;
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
@@ -138,7 +138,7 @@ impl SqliteRows {
         let is_sound = || -> rusqlite::Result<bool> {
             conn.execute_batch("BEGIN")?;
             let first: String = conn.query_row("PRAGMA quick_check(1)", [], |r| r.get(0))?;
-            Ok(first == "ok" && text_is_ours(&conn)?)
+            Ok(first == "ok" && text_version(&conn)?.is_some())
         };
         Ok(is_sound()
             .unwrap_or(false)

@@ -6,8 +6,9 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::append::Cursor;
 use super::listing::{Listing, WHERE};
-use super::rows::{RowHasher, check_from, get_digest, get_u64};
-use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SOURCES, text_is_ours};
+use super::row_hash::RowHasher;
+use super::rows::{check_from, get_digest, get_u64};
+use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SOURCES, text_version};
 use super::state::{ConversationRow, SourceRow};
 use super::writer::{Head, check_header, commit_line, holds_commit, read_head};
 use super::{PART_BITS, failed, names};
@@ -191,12 +192,14 @@ impl ArchiveReader {
         commit_line(&self.conn, &self.generation, number)
     }
 
-    /// Whether the schema text is the one this version writes.
+    /// Whether the schema text is the one of its version.
     ///
     /// # Errors
     /// `archive-corrupt`, `io`.
     pub fn schema_is_ours(&self) -> Result<bool> {
-        text_is_ours(&self.conn).map_err(|e| self.failed(e))
+        text_version(&self.conn)
+            .map(|version| version == Some(self.generation.manifest.schema_version))
+            .map_err(|e| self.failed(e))
     }
 
     /// Compares the archive with the end of the coverage ledger. The cost does not grow with either.

@@ -736,7 +736,7 @@ fn put_skip(
         ],
     )?;
     append.next.skip += 1;
-    append.source.skips_sum.add(&hash);
+    hash.add_to(&mut append.source.skips_sum);
     append.source.source.accounting.skip_count += 1;
     if current {
         append.source.source.accounting.skipped_bytes += skip.span.len;

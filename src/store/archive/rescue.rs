@@ -13,7 +13,7 @@ use super::ids::ById;
 use super::names;
 use super::paged::PageRows;
 use super::readable::{Columns, Rows, SqliteRows, Unread};
-use super::rows::RowHasher;
+use super::row_hash::{RowHash, RowHasher};
 use super::schema::{CONVERSATIONS, MESSAGES, RECORDS, SKIPS, SOURCES, TABLES, Table};
 use super::state::{ConversationRow, SourceRow};
 use super::{PART_BITS, PART_MASK, identity};
@@ -470,11 +470,15 @@ impl<'l> Rescued<'l> {
         let mut hasher = RowHasher::default();
         let Unread { ranges } = self.rows.rows().scan(table, from, to, &mut |values| {
             let columns = Columns(values);
-            let agrees = columns.digest(n).is_some_and(|stored| {
-                values
-                    .get(..n)
-                    .is_some_and(|v| hasher.agrees(table, v, stored))
-            });
+            let agrees = values
+                .get(n)
+                .copied()
+                .and_then(RowHash::of_column)
+                .is_some_and(|stored| {
+                    values
+                        .get(..n)
+                        .is_some_and(|v| hasher.agrees(table, v, stored))
+                });
             if agrees {
                 tally.verified += 1;
                 return f(&columns);

@@ -1,96 +1,18 @@
-//! Rows and their hashes: written and verified by the same code.
+//! Rows with their hashes, as they are written and read.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Row, Statement};
 
+use super::row_hash::{RowHash, RowHasher, row_hash};
 use super::schema::Table;
 use crate::model::digest::{Digest, DigestSum};
-
-/// Rows up to this many bytes are hashed in one go, which is faster than feeding a hasher.
-const WHOLE: usize = 64 << 10;
-
-/// Collects the encoding of a row: of each column a type tag, then a number's 8 bytes or a text's
-/// length and bytes, so that no two rows have the same encoding.
-#[derive(Debug, Default)]
-pub(super) struct RowHasher {
-    buffer: Vec<u8>,
-    long: Option<Box<blake3::Hasher>>,
-}
-
-impl RowHasher {
-    /// Begins a row of `table`.
-    pub fn begin(&mut self, table: &str) {
-        self.buffer.clear();
-        self.long = None;
-        self.value(ValueRef::Text(table.as_bytes()));
-    }
-
-    /// The next column.
-    pub fn value(&mut self, value: ValueRef<'_>) {
-        match value {
-            ValueRef::Null => self.buffer.push(0),
-            ValueRef::Integer(n) => {
-                self.tagged(1, n.to_le_bytes());
-            }
-            ValueRef::Real(x) => self.tagged(2, x.to_bits().to_le_bytes()),
-            ValueRef::Text(bytes) => self.bytes(3, bytes),
-            ValueRef::Blob(bytes) => self.bytes(4, bytes),
-        }
-    }
-
-    /// In one piece: a row has many numbers.
-    fn tagged(&mut self, tag: u8, number: [u8; 8]) {
-        let mut piece = [tag; 9];
-        piece[1..].copy_from_slice(&number);
-        self.buffer.extend_from_slice(&piece);
-    }
-
-    fn bytes(&mut self, tag: u8, bytes: &[u8]) {
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        self.tagged(tag, len.to_le_bytes());
-        if self.buffer.len() + bytes.len() <= WHOLE {
-            self.buffer.extend_from_slice(bytes);
-        } else {
-            let hasher = self.long.get_or_insert_default();
-            hasher.update(&self.buffer);
-            hasher.update(bytes);
-            self.buffer.clear();
-        }
-    }
-
-    /// Whether the hash of a row with these columns is `stored`.
-    pub fn agrees(&mut self, table: &Table, columns: &[ValueRef<'_>], stored: Digest) -> bool {
-        self.begin(table.name);
-        columns.iter().for_each(|value| self.value(*value));
-        self.finish() == stored
-    }
-
-    /// The hash of the row.
-    pub fn finish(&mut self) -> Digest {
-        match self.long.take() {
-            None => Digest::of(&self.buffer),
-            Some(mut hasher) => hasher.update(&self.buffer).finalize().into(),
-        }
-    }
-}
-
-/// The hash of a row, given all its columns but `row_hash`.
-pub(super) fn row_hash(table: &Table, values: &[ValueRef<'_>]) -> Digest {
-    let mut hasher = RowHasher::default();
-    hasher.buffer.reserve(1024);
-    hasher.begin(table.name);
-    for value in values {
-        hasher.value(*value);
-    }
-    hasher.finish()
-}
 
 /// Binds a row with its hash to an insert or update of its table, runs it, and returns the hash.
 pub(super) fn put(
     statement: &mut Statement<'_>,
     table: &Table,
     values: &[ValueRef<'_>],
-) -> rusqlite::Result<Digest> {
+) -> rusqlite::Result<RowHash> {
     debug_assert_eq!(values.len(), table.columns.len());
     let hash = row_hash(table, values);
     let mut at = 0;
@@ -98,7 +20,7 @@ pub(super) fn put(
         at += 1;
         statement.raw_bind_parameter(at, ToSqlOutput::Borrowed(*value))?;
     }
-    statement.raw_bind_parameter(at + 1, ToSqlOutput::Borrowed(ValueRef::Blob(&hash.0)))?;
+    statement.raw_bind_parameter(at + 1, ToSqlOutput::Borrowed(hash.column()))?;
     let changed = statement.raw_execute()?;
     if changed != 1 {
         return Err(rusqlite::Error::StatementChangedRows(changed));
@@ -108,7 +30,7 @@ pub(super) fn put(
 
 /// What a read row's hash says.
 pub(super) struct Checked {
-    pub stored: Option<Digest>,
+    pub stored: Option<RowHash>,
     pub good: bool,
 }
 
@@ -129,17 +51,20 @@ pub(super) fn check_from(
     first: usize,
 ) -> rusqlite::Result<Checked> {
     let n = first + table.columns.len();
-    hasher.begin(table.name);
+    let stored = RowHash::of_column(row.get_ref(n)?);
+    let Some(like) = stored else {
+        return Ok(Checked {
+            stored,
+            good: false,
+        });
+    };
+    hasher.begin_by(table.name, like);
     for i in first..n {
         hasher.value(row.get_ref(i)?);
     }
-    let stored = match row.get_ref(n)? {
-        ValueRef::Blob(b) => <[u8; 32]>::try_from(b).ok().map(Digest),
-        _ => None,
-    };
     Ok(Checked {
         stored,
-        good: stored == Some(hasher.finish()),
+        good: hasher.finish() == like,
     })
 }
 
@@ -199,55 +124,4 @@ pub(super) fn coverage_element(hash: &Digest, occurrence: u64) -> Digest {
     buf[..32].copy_from_slice(&hash.0);
     buf[32..].copy_from_slice(&occurrence.to_le_bytes());
     Digest::of(&buf)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::archive::schema::META;
-
-    #[test]
-    fn long_and_short_rows_are_hashed_by_one_rule() {
-        let long = vec![7u8; WHOLE + 1];
-        for len in [0, 1, 1000, WHOLE - 100, WHOLE, WHOLE + 1] {
-            let values = [
-                ValueRef::Integer(1),
-                ValueRef::Text(&long[..len]),
-                ValueRef::Null,
-            ];
-            let mut by_hand = blake3::Hasher::new();
-            for (tag, bytes) in [(3u8, META.name.as_bytes()), (3, &long[..len])] {
-                if bytes.len() == len {
-                    by_hand.update(&[1]).update(&1i64.to_le_bytes());
-                }
-                by_hand
-                    .update(&[tag])
-                    .update(&(bytes.len() as u64).to_le_bytes())
-                    .update(bytes);
-            }
-            by_hand.update(&[0]);
-            assert_eq!(
-                row_hash(&META, &values),
-                Digest::from(by_hand.finalize()),
-                "{len}"
-            );
-        }
-    }
-
-    #[test]
-    fn types_and_borders_of_columns_count() {
-        let hash = |values: &[ValueRef<'_>]| row_hash(&META, values);
-        let (ab, c) = (ValueRef::Text(b"ab"), ValueRef::Text(b"c"));
-        let all = [
-            hash(&[ab, c]),
-            hash(&[ValueRef::Text(b"a"), ValueRef::Text(b"bc")]),
-            hash(&[ValueRef::Blob(b"ab"), c]),
-            hash(&[ValueRef::Null, c]),
-            hash(&[ValueRef::Text(b""), c]),
-            hash(&[ValueRef::Integer(0), c]),
-            hash(&[ValueRef::Real(0.0), c]),
-        ];
-        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
-        assert_eq!(distinct.len(), all.len());
-    }
 }

@@ -1,31 +1,43 @@
-//! The archive's tables, as this version writes them.
+//! The archive's tables, as this version writes them, and the schemas that it reads.
 
 use rusqlite::Connection;
 
+use super::row_hash::RowHasher;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::digest::Digest;
 
-/// Schema version that this binary writes (`user_version`).
-pub const SCHEMA_VERSION: i64 = 1;
+/// Schema version that this binary writes (`user_version`). It reads all up to it.
+pub const SCHEMA_VERSION: i64 = 2;
 /// `application_id` of an archive: "cass" in ASCII.
 pub const APPLICATION_ID: i64 = 0x6361_7373;
 
-/// A forward-only step from one schema version to the next.
+/// One version of the schema, whole. An archive gets to the next one by a candidate that its rows
+/// are put into, so no text changes another's tables.
 #[derive(Debug)]
-struct Migration {
+struct Schema {
     version: i64,
     sql: &'static str,
     checksum: &'static str,
+    /// Digest of the text that `sql` leaves in `sqlite_schema`.
+    text: &'static str,
 }
 
-const MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    sql: include_str!("../../../migrations/0001_archive.sql"),
-    checksum: "3498c31573f452910a909b50a858cfa0dcc3dc176a763eff3fc3d145243f58c1",
-}];
+const SCHEMAS: [Schema; 2] = [
+    Schema {
+        version: 1,
+        sql: include_str!("../../../migrations/0001_archive.sql"),
+        checksum: "3498c31573f452910a909b50a858cfa0dcc3dc176a763eff3fc3d145243f58c1",
+        text: "9975d3c41a92919987af8746c451bcedeb7beaa79a2bb0db473036672b312509",
+    },
+    PRESENT,
+];
 
-/// Digest of the schema text that the migrations leave in `sqlite_schema`.
-const SCHEMA_DIGEST: &str = "9975d3c41a92919987af8746c451bcedeb7beaa79a2bb0db473036672b312509";
+const PRESENT: Schema = Schema {
+    version: SCHEMA_VERSION,
+    sql: include_str!("../../../migrations/0002_archive.sql"),
+    checksum: "7611ca37843102637b91248fe121c55327a9cc1ea7463cfff80a208c83bfaf27",
+    text: "1be6e39bbfcb103040c6bd57b149cc0e24eb5812eb8a30e0aea842fd94798916",
+};
 
 /// A table: its name and its columns in order, without the closing `row_hash`. The first column is
 /// the row id.
@@ -225,31 +237,30 @@ impl Table {
 }
 
 /// Makes the tables in an empty database, inside the caller's transaction.
-pub(super) fn migrate(conn: &Connection) -> Result<()> {
-    for m in &MIGRATIONS {
-        if Digest::of(m.sql.as_bytes()).to_hex() != m.checksum {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!(
-                    "migration {} of this binary does not have its checksum",
-                    m.version
-                ),
-            ));
-        }
-        let run = || -> rusqlite::Result<()> {
-            conn.execute_batch(m.sql)?;
-            conn.pragma_update(None, "user_version", m.version)?;
-            conn.pragma_update(None, "application_id", APPLICATION_ID)
-        };
-        run().map_err(|e| super::failed(conn, "migrate", e))?;
+pub(super) fn create(conn: &Connection) -> Result<()> {
+    if Digest::of(PRESENT.sql.as_bytes()).to_hex() != PRESENT.checksum {
+        return Err(Error::new(
+            ErrorKind::Internal,
+            format!("schema {SCHEMA_VERSION} of this binary does not have its checksum"),
+        ));
     }
-    Ok(())
+    PRESENT
+        .write(conn)
+        .map_err(|e| super::failed(conn, "create", e))
+}
+
+impl Schema {
+    fn write(&self, conn: &Connection) -> rusqlite::Result<()> {
+        conn.execute_batch(self.sql)?;
+        conn.pragma_update(None, "user_version", self.version)?;
+        conn.pragma_update(None, "application_id", APPLICATION_ID)
+    }
 }
 
 /// Digest of the text of every table and index, in the order of their names.
 pub(super) fn text_digest(conn: &Connection) -> rusqlite::Result<Digest> {
-    let mut hasher = super::rows::RowHasher::default();
-    hasher.begin("sqlite_schema");
+    let mut hasher = RowHasher::default();
+    hasher.begin_digest("sqlite_schema");
     let mut statement =
         conn.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")?;
     let mut rows = statement.query([])?;
@@ -258,12 +269,14 @@ pub(super) fn text_digest(conn: &Connection) -> rusqlite::Result<Digest> {
             hasher.value(row.get_ref(i)?);
         }
     }
-    Ok(hasher.finish())
+    Ok(hasher.digest())
 }
 
-/// Whether the schema text is the one this version writes.
-pub(super) fn text_is_ours(conn: &Connection) -> rusqlite::Result<bool> {
-    Ok(text_digest(conn)?.to_hex() == SCHEMA_DIGEST)
+/// The version whose schema text this is; `None` when it is of none that this program knows.
+pub(super) fn text_version(conn: &Connection) -> rusqlite::Result<Option<i64>> {
+    let found = text_digest(conn)?.to_hex();
+    let known = SCHEMAS.iter().find(|s| s.text == found);
+    Ok(known.map(|s| s.version))
 }
 
 #[cfg(test)]
@@ -271,20 +284,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_agree_with_the_migrations() {
-        let versions = MIGRATIONS.iter().map(|m| m.version);
-        assert!(versions.eq(1..=SCHEMA_VERSION));
-        for m in &MIGRATIONS {
-            assert_eq!(
-                Digest::of(m.sql.as_bytes()).to_hex(),
-                m.checksum,
-                "{}",
-                m.version
-            );
+    fn constants_agree_with_the_texts() {
+        assert!(SCHEMAS.iter().map(|s| s.version).eq(1..=SCHEMA_VERSION));
+        for schema in &SCHEMAS {
+            let version = schema.version;
+            let sum = Digest::of(schema.sql.as_bytes()).to_hex();
+            assert_eq!(sum, schema.checksum, "{version}");
+            let conn = Connection::open_in_memory().unwrap();
+            schema.write(&conn).unwrap();
+            let text = text_digest(&conn).unwrap().to_hex();
+            assert_eq!(text, schema.text, "{version}");
+            assert_eq!(text_version(&conn).unwrap(), Some(version));
         }
-        let conn = Connection::open_in_memory().unwrap();
-        migrate(&conn).unwrap();
-        assert_eq!(text_digest(&conn).unwrap().to_hex(), SCHEMA_DIGEST);
+    }
+
+    /// Rows of every version are read with one list of columns.
+    #[test]
+    fn every_version_has_these_columns() {
+        for schema in &SCHEMAS {
+            let conn = Connection::open_in_memory().unwrap();
+            schema.write(&conn).unwrap();
+            has_these_columns(&conn);
+        }
+    }
+
+    fn has_these_columns(conn: &Connection) {
         for table in TABLES {
             let mut expected: Vec<&str> = table.columns.to_vec();
             expected.push("row_hash");

@@ -14,10 +14,11 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use super::ids::ById;
-use super::rows::{Checked, RowHasher, check, coverage_element, get_digest, get_u64};
+use super::row_hash::{RowHash, RowHasher};
+use super::rows::{Checked, check, coverage_element, get_digest, get_u64};
 use super::schema::{
     APPLICATION_ID, COMMIT_CAPTURES, COMMIT_CONVERSATIONS, COMMITS, CONVERSATIONS, MESSAGES, META,
-    RECORDS, SKIPS, SOURCES, Table, text_is_ours,
+    RECORDS, SKIPS, SOURCES, Table, text_version,
 };
 use super::state::{ConversationRow, SourceRow};
 use super::writer::{META_NAMES, chain, read_head, refuse_newer_header};
@@ -43,7 +44,7 @@ pub enum FindingKind {
     Sum,
     /// The commit chain is broken.
     Chain,
-    /// The schema text is not the one this version writes.
+    /// The schema text is not the one of its version.
     Schema,
     /// The database's header or meta rows do not agree with the manifest.
     Header,
@@ -222,8 +223,8 @@ fn integrity(mut conn: Connection, path: &Path, stopped: Arc<AtomicBool>) -> Res
 
 #[derive(Default)]
 struct SourceSeen {
-    hash: Digest,
-    committed: Option<Digest>,
+    hash: RowHash,
+    committed: Option<RowHash>,
     skip_count: u64,
     skips_sum: DigestSum,
     skips: u64,
@@ -237,7 +238,7 @@ struct SourceSeen {
 
 struct ConversationSeen {
     row: ConversationRow,
-    hash: Digest,
+    hash: RowHash,
     committed: Option<Touch>,
     rows: u64,
     counted: u64,
@@ -254,7 +255,7 @@ struct Touch {
     record_count: u64,
     coverage_sum: Digest,
     rows_sum: Digest,
-    conversation_hash: Digest,
+    conversation_hash: RowHash,
 }
 
 /// What the messages of one conversation add up to.
@@ -313,7 +314,7 @@ fn read_messages(conn: &Connection, stopped: &AtomicBool) -> MessagesSeen {
                     sum: DigestSum::ZERO,
                 });
             sum.messages += 1;
-            sum.sum.add(&checked.stored.unwrap_or_default());
+            checked.stored.unwrap_or_default().add_to(&mut sum.sum);
         }
         Ok(())
     };
@@ -368,7 +369,7 @@ impl Verifier<'_> {
     fn scan(
         &mut self,
         table: &'static Table,
-        f: &mut dyn FnMut(&mut Self, &Row<'_>, Digest) -> rusqlite::Result<()>,
+        f: &mut dyn FnMut(&mut Self, &Row<'_>, RowHash) -> rusqlite::Result<()>,
     ) {
         if self.stopped {
             return;
@@ -422,7 +423,7 @@ impl Verifier<'_> {
         self.stopped
     }
 
-    fn row(&mut self, table: &'static Table, id: i64, checked: Checked) -> Digest {
+    fn row(&mut self, table: &'static Table, id: i64, checked: Checked) -> RowHash {
         if !checked.good {
             self.bad(table, id, "does not agree with its hash");
         }
@@ -453,13 +454,13 @@ impl Verifier<'_> {
                 Err(e) => self.find(FindingKind::Unreadable, "", None, format!("{name}: {e}")),
             }
         }
-        match text_is_ours(self.conn) {
-            Ok(true) => {}
-            Ok(false) => self.find(
+        match text_version(self.conn) {
+            Ok(Some(version)) if version == generation.manifest.schema_version => {}
+            Ok(_) => self.find(
                 FindingKind::Schema,
                 "sqlite_schema",
                 None,
-                "the schema text is not the one this version writes",
+                "the schema text is not the one of its version",
             ),
             Err(e) => self.find(
                 FindingKind::Unreadable,
@@ -474,7 +475,7 @@ impl Verifier<'_> {
         let mut hasher = blake3::Hasher::new();
         let mut pairs = Vec::new();
         self.scan(&META, &mut |_, row, hash| {
-            hasher.update(&hash.0);
+            hasher.update(hash.bytes());
             pairs.push((row.get::<_, String>(1)?, row.get::<_, String>(2)?));
             Ok(())
         });
@@ -622,11 +623,7 @@ impl Verifier<'_> {
     }
 
     fn capture(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
-        let (id, source, hash) = (
-            row.get::<_, i64>(0)?,
-            row.get::<_, i64>(2)?,
-            get_digest(row, 4)?,
-        );
+        let (id, source, hash) = (row.get::<_, i64>(0)?, row.get::<_, i64>(2)?, row.get(4)?);
         match self.sources.get_mut(&source) {
             Some(s) => s.committed = Some(hash),
             None => self.find(
@@ -646,7 +643,7 @@ impl Verifier<'_> {
             record_count: get_u64(row, 8)?,
             coverage_sum: get_digest(row, 9)?,
             rows_sum: get_digest(row, 10)?,
-            conversation_hash: get_digest(row, 11)?,
+            conversation_hash: row.get(11)?,
         };
         let conversation = t.conversation;
         match self.conversations.get_mut(&conversation) {
@@ -667,7 +664,7 @@ impl Verifier<'_> {
             match v.sources.get_mut(&source) {
                 Some(s) => {
                     s.skips += 1;
-                    s.sum.add(&hash);
+                    hash.add_to(&mut s.sum);
                 }
                 None => v.find(FindingKind::Sum, "skips", Some(id), "its source is missing"),
             }
@@ -703,7 +700,7 @@ impl Verifier<'_> {
                 return Ok(());
             };
             c.rows += 1;
-            c.sum.add(&hash);
+            hash.add_to(&mut c.sum);
             if row.get::<_, bool>(10)? {
                 c.counted += 1;
                 let element = coverage_element(&get_digest(row, 8)?, get_u64(row, 9)?);
@@ -879,7 +876,7 @@ impl<'s> Ahead<'s> {
             *v.summary.rows.entry(self.table.name).or_default() += 1;
             let hash = v.row(self.table, id, check(&mut self.hasher, self.table, row)?);
             if of == commit {
-                body.update(&hash.0);
+                body.update(hash.bytes());
             } else {
                 self.orphan.get_or_insert((self.table.name, id));
             }

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::append::{CaptureRef, Cursor, SourceAppend};
 use super::failed;
+use super::row_hash::RowHash;
 use super::rows::{get_digest, get_u64, put, text};
 use super::schema::{self, APPLICATION_ID, META, SCHEMA_VERSION};
 use super::state::SourceRow;
@@ -322,8 +323,16 @@ impl<'l> ArchiveWriter<'l> {
     /// [`SourceAppend::finish`] is called.
     ///
     /// # Errors
-    /// `lost-commits` when the archive is not where this writer left it; `lock-busy`, `io`.
+    /// `lost-commits` when the archive is not where this writer left it; `lock-busy`, `io`; `internal`
+    /// for an archive of an older schema, to which nothing is ever added.
     pub fn begin<'w>(&'w mut self, capture: CaptureRef<'_>) -> Result<SourceAppend<'w, 'l>> {
+        let schema = self.shared.generation.manifest.schema_version;
+        if schema != SCHEMA_VERSION {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!("an archive of schema {schema} is to be written to"),
+            ));
+        }
         if self.shared.coverage.is_some() {
             let last = self.shared.unacknowledged.len() + 1 >= self.shared.batch;
             sync_level(&self.conn, last).map_err(|e| failed(&self.conn, "write to", e))?;
@@ -560,7 +569,7 @@ pub(super) fn genesis(conn: &Connection) -> Result<Digest> {
         let mut statement = conn.prepare_cached("SELECT row_hash FROM meta ORDER BY id")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            hasher.update(&get_digest(row, 0)?.0);
+            hasher.update(row.get::<_, RowHash>(0)?.bytes());
         }
         Ok(hasher.finalize().into())
     };
@@ -624,7 +633,7 @@ pub(super) fn write_schema(conn: &mut Connection, manifest: &Manifest) -> Result
     let tx = conn
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(fail)?;
-    schema::migrate(&tx)?;
+    schema::create(&tx)?;
     let values = [
         manifest.archive_id.clone(),
         manifest.generation.to_string(),
@@ -767,7 +776,7 @@ pub(super) fn insert(
     conn: &Connection,
     table: &schema::Table,
     values: &[ValueRef<'_>],
-) -> rusqlite::Result<Digest> {
+) -> rusqlite::Result<RowHash> {
     put(
         &mut *conn.prepare_cached(&table.insert_sql())?,
         table,

@@ -27,6 +27,8 @@ pub enum Purpose {
     RePoint,
     /// A sealed generation, put back as it was.
     Undo,
+    /// The same archive in a newer schema.
+    Migrate,
 }
 
 impl Purpose {
@@ -38,6 +40,7 @@ impl Purpose {
             Purpose::Restore => "restore",
             Purpose::RePoint => "re-point",
             Purpose::Undo => "undo",
+            Purpose::Migrate => "migrate",
         }
     }
 }

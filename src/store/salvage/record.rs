@@ -4,8 +4,8 @@ use rusqlite::types::ValueRef;
 
 use super::cell::varint;
 
-/// Type of a value of 32 bytes, which every row ends in.
-const DIGEST_TYPE: u64 = 12 + 2 * 32;
+/// Types of the hash that every row ends in: 16 bytes, and 32 in schema 1. Each takes one byte.
+pub(super) const HASH_TYPES: [u8; 2] = [12 + 2 * 16, 12 + 2 * 32];
 /// More columns than any table has.
 pub(super) const COLUMNS_MAX: usize = 32;
 /// Longest header: a type takes 9 bytes at most, as does the header's own length.
@@ -104,7 +104,8 @@ impl Header {
 
     /// Whether a row can have it: a row id column that is stored as nothing, and a hash at the end.
     pub fn is_of_row(&self) -> bool {
-        self.kinds().first() == Some(&0) && self.kinds().last() == Some(&DIGEST_TYPE)
+        let is_hash = |kind: &u64| HASH_TYPES.iter().any(|t| u64::from(*t) == *kind);
+        self.kinds().first() == Some(&0) && self.kinds().last().is_some_and(is_hash)
     }
 
     /// Whether it is of a text and a number: an index over one column of texts.

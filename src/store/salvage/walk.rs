@@ -15,7 +15,7 @@ use super::medium::Medium;
 use super::overflow::{Budget, Near, follow};
 use super::page::{Kind, Page, be16, be32};
 use super::reader::views;
-use super::record::{COLUMNS_MAX, Header, Look};
+use super::record::{COLUMNS_MAX, HASH_TYPES, Header, Look};
 use super::wal::{FRAME, Log, Standing};
 use super::{PAGE_SIZES, Tables};
 
@@ -399,7 +399,9 @@ impl<'a, T: Tables> Walk<'a, T> {
                 continue;
             };
             let len = usize::from(bytes[header]);
-            let is_like = (5..0x80).contains(&len) && bytes.get(header + len - 1) == Some(&76);
+            let ends_in_hash = |last: &u8| HASH_TYPES.contains(last);
+            let is_like =
+                (5..0x80).contains(&len) && bytes.get(header + len - 1).is_some_and(ends_in_hash);
             if !is_like {
                 continue;
             }

@@ -10,7 +10,7 @@ use super::said::{Said, each_said};
 use crate::error::Result;
 use crate::store::archive::ids::ById;
 use crate::store::archive::rescue::TableTally;
-use crate::store::archive::rows::RowHasher;
+use crate::store::archive::row_hash::RowHasher;
 use crate::store::archive::schema::MESSAGES;
 
 impl Messages<'_, '_> {

@@ -15,7 +15,7 @@ use crate::store::archive::append::{CaptureRef, SourceKind};
 use crate::store::archive::place::Place;
 use crate::store::archive::replay::conversation;
 use crate::store::archive::rescue::{Known, Rescued};
-use crate::store::archive::rows::RowHasher;
+use crate::store::archive::row_hash::RowHasher;
 use crate::store::archive::writer::ArchiveWriter;
 use crate::store::archive::{PART_BITS, PART_MASK, failed, names};
 
@@ -102,7 +102,7 @@ pub(super) fn put_messages(
 /// Stands for the hash of a record of which only these messages are left.
 pub(super) fn hash_of(messages: &[Message]) -> Digest {
     let mut hasher = RowHasher::default();
-    hasher.begin(LOST_RECORD);
+    hasher.begin_digest(LOST_RECORD);
     for m in messages {
         for part in [
             names::role(m.role),
@@ -116,5 +116,5 @@ pub(super) fn hash_of(messages: &[Message]) -> Digest {
         }
         hasher.value(ValueRef::Integer(m.is_error.map_or(-1, i64::from)));
     }
-    hasher.finish()
+    hasher.digest()
 }

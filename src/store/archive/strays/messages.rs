@@ -12,7 +12,7 @@ use crate::model::interrupt::Interrupt;
 use crate::store::archive::failed;
 use crate::store::archive::ids::ById;
 use crate::store::archive::rescue::{Known, Rescued, TableTally};
-use crate::store::archive::rows::RowHasher;
+use crate::store::archive::row_hash::RowHasher;
 use crate::store::archive::schema::MESSAGES;
 use crate::store::archive::state::ConversationRow;
 use crate::store::archive::writer::ArchiveWriter;

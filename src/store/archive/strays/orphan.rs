@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::interrupt::Interrupt;
 use crate::store::archive::ids::ById;
 use crate::store::archive::rescue::{PAGE, Rescued, TableTally, read_message};
-use crate::store::archive::rows::RowHasher;
+use crate::store::archive::row_hash::RowHasher;
 use crate::store::archive::schema::MESSAGES;
 use crate::store::archive::{PART_BITS, PART_MASK};
 

@@ -7,7 +7,7 @@ use super::lost_record::LOST_RECORD;
 use crate::error::Result;
 use crate::model::digest::Digest;
 use crate::store::archive::readable::Columns;
-use crate::store::archive::rows::RowHasher;
+use crate::store::archive::row_hash::RowHasher;
 use crate::store::archive::{PART_BITS, PART_MASK, failed};
 
 /// Columns of `messages` that hold it.
@@ -24,10 +24,10 @@ impl Said {
     }
 
     fn by(hasher: &mut RowHasher, values: &[ValueRef<'_>]) -> Said {
-        hasher.begin(LOST_RECORD);
+        hasher.begin_digest(LOST_RECORD);
         values.iter().for_each(|v| hasher.value(*v));
         let mut short = [0; 16];
-        short.copy_from_slice(&hasher.finish().0[..16]);
+        short.copy_from_slice(&hasher.digest().0[..16]);
         Said(short)
     }
 

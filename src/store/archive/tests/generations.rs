@@ -185,12 +185,13 @@ fn a_newer_schema_is_refused_and_not_touched() {
     lab.checkpoint();
     let path = lab.db().with_file_name("manifest.json");
     let text = std::fs::read_to_string(&path).unwrap();
+    let schema = |version: i64| format!("\"schema_version\": {version}");
     for (old, new) in [
-        ("\"schema_version\": 1", "\"schema_version\": 2"),
-        ("\"format\": 1", "\"format\": 3"),
+        (schema(SCHEMA_VERSION), schema(SCHEMA_VERSION + 1)),
+        ("\"format\": 1".to_owned(), "\"format\": 3".to_owned()),
     ] {
         let newer = text
-            .replace(old, new)
+            .replace(&old, &new)
             .replace("\"cass_version\"", "\"unknown\": [], \"cass_version\"");
         assert_ne!(newer, text);
         std::fs::write(&path, newer).unwrap();

@@ -1,0 +1,132 @@
+//! The plan by which an archive of an older schema becomes one of the present schema: its rows, every one
+//! verified, are put into a new archive beside it. `cass index` carries it out without asking, because
+//! nothing is lost by it and it can be undone.
+
+use super::repair::{Survey, archive_state, marker_state, promise_state};
+use crate::disk::Root;
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::plan::{
+    Action, Body, Draft, Gate, GateResult, GateVerdict, Notes, PlanKind, Recipe,
+};
+use crate::plan::{Ground, Planner};
+use crate::store::archive::SCHEMA_VERSION;
+use crate::store::generation::Generation;
+use crate::store::layout;
+use crate::store::run::MarkerState;
+
+/// Bytes that are kept free beside the new archive.
+const SPARE: u64 = 16 << 20;
+
+/// Plans the migration of the live archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MigrationPlanner;
+
+impl Planner for MigrationPlanner {
+    fn kind(&self) -> PlanKind {
+        PlanKind::Migrate
+    }
+
+    fn plan(&self, ground: &Ground<'_>) -> Result<Draft> {
+        let Some(root) = ground.root() else {
+            return Err(Error::new(
+                ErrorKind::NotInitialized,
+                "there is no archive to migrate",
+            ));
+        };
+        let watch = ground.watch();
+        let survey = Survey::take(root, watch)?;
+        let mut body = Body::new(self.kind(), archive_state(root, &survey, watch)?);
+        let Some(live) = survey.at_hand.as_ref().filter(|g| is_older(g)) else {
+            return Ok(Draft {
+                body,
+                gates: Vec::new(),
+                notes: Notes::default(),
+            });
+        };
+        let from = live.manifest.schema_version;
+        if !survey.is_sound() {
+            return Err(damaged(from, &survey.reasons));
+        }
+        body.promises = survey.promises.as_ref().map(promise_state);
+        let marker = marker_state(root)?;
+        body.marker = marker.digest().map(|d| d.to_hex());
+        let db = layout::archive_db(live.id.as_str());
+        let notes = Notes {
+            required_bytes: db_bytes(root, &db)? * 2 + SPARE,
+            coverage: survey.coverage,
+            reasons: vec![format!(
+                "the archive is of schema {from}, and this version writes schema {SCHEMA_VERSION}"
+            )],
+            ..Notes::default()
+        };
+        body.actions = vec![
+            Action::StageCandidate {
+                recipe: Recipe::Migrate {
+                    generation: live.id.to_string(),
+                    old_schema: number(from),
+                    new_schema: number(SCHEMA_VERSION),
+                },
+            },
+            Action::PromoteCandidate,
+        ];
+        Ok(Draft {
+            body,
+            gates: vec![marker_gate(&marker)],
+            notes,
+        })
+    }
+}
+
+/// Whether the archive of a generation has an older schema than this program writes.
+#[must_use]
+pub fn is_older(generation: &Generation) -> bool {
+    generation.manifest.schema_version < SCHEMA_VERSION
+}
+
+fn number(version: i64) -> u32 {
+    u32::try_from(version).unwrap_or(0)
+}
+
+fn db_bytes(root: &Root, db: &str) -> Result<u64> {
+    let wal = root.file_len(&format!("{db}-wal"))?.unwrap_or(0);
+    Ok(root.file_len(db)?.unwrap_or(0) + wal)
+}
+
+fn damaged(from: i64, reasons: &[String]) -> Error {
+    let why = reasons
+        .first()
+        .map_or_else(String::new, |r| format!(": {r}"));
+    Error::new(
+        ErrorKind::ArchiveCorrupt,
+        format!("the archive of schema {from} is damaged and can't be migrated as it is{why}"),
+    )
+    .with_hint("What is new is captured. A repair makes an archive of the present schema:")
+    .with_hint_argv(["cass", "doctor", "repair"])
+}
+
+/// What failed once is not tried again before somebody looked: each try copies the archive.
+fn marker_gate(marker: &MarkerState) -> GateResult {
+    let (verdict, reason) = match marker {
+        MarkerState::Absent => (GateVerdict::Pass, "no earlier run failed".to_owned()),
+        MarkerState::Present { marker, .. } => (
+            GateVerdict::Block,
+            format!(
+                "{} failed; read doctor/failures/{}.json, then cass doctor repair \
+                 --allow-repeated-repair clears its marker",
+                marker.kind.word(),
+                marker.run_id
+            ),
+        ),
+        MarkerState::Corrupt { .. } => (
+            GateVerdict::Block,
+            "an earlier run failed, and its marker is damaged; cass doctor repair \
+             --allow-repeated-repair clears it"
+                .to_owned(),
+        ),
+    };
+    GateResult {
+        gate: Gate::RepairMarker,
+        verdict,
+        reason,
+    }
+}
