@@ -10,7 +10,6 @@ use crate::model::plan::{
 };
 use crate::plan::{Ground, Planner};
 use crate::store::archive::SCHEMA_VERSION;
-use crate::store::generation::Generation;
 use crate::store::layout;
 use crate::store::run::MarkerState;
 
@@ -36,7 +35,7 @@ impl Planner for MigrationPlanner {
         let watch = ground.watch();
         let survey = Survey::take(root, watch)?;
         let mut body = Body::new(self.kind(), archive_state(root, &survey, watch)?);
-        let Some(live) = survey.at_hand.as_ref().filter(|g| is_older(g)) else {
+        let Some(live) = survey.at_hand.as_ref().filter(|g| g.manifest.is_older()) else {
             return Ok(Draft {
                 body,
                 gates: Vec::new(),
@@ -75,12 +74,6 @@ impl Planner for MigrationPlanner {
             notes,
         })
     }
-}
-
-/// Whether the archive of a generation has an older schema than this program writes.
-#[must_use]
-pub fn is_older(generation: &Generation) -> bool {
-    generation.manifest.schema_version < SCHEMA_VERSION
 }
 
 fn number(version: i64) -> u32 {

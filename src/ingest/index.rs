@@ -228,7 +228,7 @@ fn attempt(env: &Env, ask: Ask, migrate: Migrate<'_>, watch: Watch<'_>) -> Resul
 /// Migrates an archive of an older schema, if the live one is.
 fn renew(cap: Capture<'_>, migrate: Migrate<'_>) -> Result<Option<Migrated>> {
     match generation::locate(cap.root())? {
-        Live::Present(live) if live.manifest.schema_version < SCHEMA_VERSION => {
+        Live::Present(live) if live.manifest.is_older() => {
             // What a writer finds wrong first is told as ever; a crash may have kept lines from being
             // written.
             let old_schema = live.manifest.schema_version;

@@ -192,7 +192,7 @@ impl Builder<'_> {
     where
         Self: 'w,
     {
-        if of.schema_version == SCHEMA_VERSION {
+        if !of.is_older() {
             return ArchiveWriter::open_staged(self.cap, &self.copy(db, of)?);
         }
         let root = self.cap.root();

@@ -142,6 +142,13 @@ impl Manifest {
         }
     }
 
+    /// Whether its database is of an older schema than this program writes: it is read, and nothing is
+    /// added to it.
+    #[must_use]
+    pub fn is_older(&self) -> bool {
+        self.schema_version < SCHEMA_VERSION
+    }
+
     /// The generation that the rows of `meta` name.
     #[must_use]
     pub fn named_by_meta(&self) -> &GenerationId {

@@ -20,6 +20,7 @@ mod lab;
 
 mod freeze;
 mod frozen;
+mod migration;
 mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};

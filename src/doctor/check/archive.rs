@@ -7,8 +7,10 @@ use super::layout::by_hand;
 use super::ledger;
 use crate::error::{Error, ErrorKind};
 use crate::model::finding::{CheckId, CheckResult, Finding, Severity, SkipReason, UnknownReason};
-use crate::model::next::REPAIR;
-use crate::store::archive::{ArchiveFinding, ArchiveReader, FindingKind, verify_deep};
+use crate::model::next::{Next, REPAIR};
+use crate::store::archive::{
+    ArchiveFinding, ArchiveReader, FindingKind, SCHEMA_VERSION, verify_deep,
+};
 use crate::store::{attestation, layout};
 
 const OPEN: [CheckId; 3] = [
@@ -73,10 +75,22 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
                 ));
             }
             let mut schema = Vec::new();
+            if reader.generation().manifest.is_older() {
+                let message = format!(
+                    "the archive is of schema {}, and this version writes schema {SCHEMA_VERSION}: \
+                     the next cass index migrates it, and keeps what it was",
+                    reader.generation().manifest.schema_version
+                );
+                let subject = layout::manifest(reader.generation().id.as_str());
+                schema.push(
+                    Finding::new(OPEN[1], "schema-older", Severity::Info, subject, message)
+                        .with_next(Next::Index),
+                );
+            }
             if !ours {
                 cx.archive_damaged = true;
                 cx.schema_reported = true;
-                let what = "the schema text is not the one this version writes";
+                let what = "the schema text is not the one of its version";
                 schema.push(
                     Finding::new(
                         OPEN[1],

@@ -221,7 +221,13 @@ impl<'l> ArchiveWriter<'l> {
     pub fn create_generation(cap: Capture<'l>, now_ms: i64) -> Result<Self> {
         let root = cap.root();
         let id = match generation::folders(root)?.pop() {
-            Some(last) if is_unfinished(root, &last)? => last,
+            Some(last) if is_unfinished(root, &last)? => {
+                if is_of_older_schema(root, &last) {
+                    last.next()
+                } else {
+                    last
+                }
+            }
             // Nothing names it, and it may be all there is: a new archive beside it would hide it.
             Some(last) => return Err(unnamed(root, &last)),
             // A new archive beside backups of another one would hide that this one is gone.
@@ -326,8 +332,9 @@ impl<'l> ArchiveWriter<'l> {
     /// `lost-commits` when the archive is not where this writer left it; `lock-busy`, `io`; `internal`
     /// for an archive of an older schema, to which nothing is ever added.
     pub fn begin<'w>(&'w mut self, capture: CaptureRef<'_>) -> Result<SourceAppend<'w, 'l>> {
-        let schema = self.shared.generation.manifest.schema_version;
-        if schema != SCHEMA_VERSION {
+        let manifest = &self.shared.generation.manifest;
+        if manifest.is_older() {
+            let schema = manifest.schema_version;
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!("an archive of schema {schema} is to be written to"),
@@ -708,6 +715,13 @@ fn is_unfinished(root: &Root, id: &GenerationId) -> Result<bool> {
         // Something unreadable lies there: it may be all there is.
         Err(_) => Ok(false),
     }
+}
+
+/// Whether an older program began the database of a generation.
+fn is_of_older_schema(root: &Root, id: &GenerationId) -> bool {
+    let conn = sqlite::open_read(&root.full(&layout::archive_db(id.as_str())));
+    let version = conn.ok().flatten().and_then(|conn| header(&conn).ok());
+    version.is_some_and(|(version, _)| (1..SCHEMA_VERSION).contains(&version))
 }
 
 /// Compares the database's header with the manifest.

@@ -90,6 +90,38 @@ fn an_interrupted_creation_is_used_again() {
     assert!(whole.path().join("coverage.jsonl").exists());
 }
 
+/// What an older program had begun is no archive of this schema: it stays, and another folder is made.
+#[test]
+fn an_interrupted_creation_of_an_older_program_is_not_used_again() {
+    let lab = Lab::new();
+    let old = lab.path().join("generations/g00000001");
+    std::fs::create_dir_all(&old).unwrap();
+    let conn = rusqlite::Connection::open(old.join("agent_search.db")).unwrap();
+    conn.execute_batch(include_str!("../../../../migrations/0001_archive.sql"))
+        .unwrap();
+    for (id, name, value) in [
+        (1, "archive_id", "a"),
+        (2, "generation", "g00000001"),
+        (3, "created_ms", "7"),
+        (4, "cass_version", "0.1.0"),
+    ] {
+        conn.execute(
+            "INSERT INTO meta VALUES (?1, ?2, ?3, zeroblob(32))",
+            (id, name, value),
+        )
+        .unwrap();
+    }
+    conn.pragma_update(None, "user_version", 1).unwrap();
+    conn.pragma_update(None, "application_id", APPLICATION_ID)
+        .unwrap();
+    conn.close().unwrap();
+    let before = std::fs::read(old.join("agent_search.db")).unwrap();
+    lab.writing(|w| assert_eq!(w.generation().id, GenerationId::numbered(2)));
+    lab.index("a", &[msg("s", "1", "x")]).unwrap();
+    lab.assert_sound();
+    assert!(std::fs::read(old.join("agent_search.db")).unwrap() == before);
+}
+
 #[test]
 fn a_folder_with_commits_or_damage_is_never_used_again() {
     for damage in [false, true] {
