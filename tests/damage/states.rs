@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use cass::store::archive::SCHEMA_VERSION;
 use serde_json::Value;
 
 use crate::lab::{Lab, Ran, ran};
@@ -236,11 +237,10 @@ fn what_is_newer_is_refused_and_nothing_is_claimed() {
         let lab = Lab::small();
         let manifest = lab.file("generations/g00000001/manifest.json");
         let text = std::fs::read_to_string(&manifest).unwrap();
-        std::fs::write(
-            &manifest,
-            text.replace("\"schema_version\": 1", "\"schema_version\": 2"),
-        )
-        .unwrap();
+        let schema = |version: i64| format!("\"schema_version\": {version}");
+        let newer = text.replace(&schema(SCHEMA_VERSION), &schema(SCHEMA_VERSION + 1));
+        assert_ne!(newer, text);
+        std::fs::write(&manifest, newer).unwrap();
         expect(
             "schema",
             &lab.run(args),

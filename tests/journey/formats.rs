@@ -172,7 +172,7 @@ fn one_of_everything() -> Sandbox {
     fs::rename(&kept, &pack).unwrap();
     fs::rename(&away, &home).unwrap();
     // Without a log beside it, so that its seal lists one file.
-    header(&live(&s).join("agent_search.db"), 1);
+    header(&live(&s).join("agent_search.db"), SCHEMA_VERSION);
     // A rehearsal, then the restore itself.
     applied(&s, &["doctor", "backups", "restore", "b00000001"]);
     s.run(&["index"]).expect(0);
