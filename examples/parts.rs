@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use serde_json::value::RawValue;
+use twox_hash::XxHash3_128;
 
 const CHUNK: usize = 1 << 20;
 
@@ -233,7 +234,7 @@ fn insert(files: &[PathBuf], db: &Path) -> u64 {
             for (n, line) in (1i64..).zip(content.split(|b| *b == b'\n')) {
                 if let Some(row) = Row::of(line) {
                     let hash = blake3::hash(line);
-                    let row_hash = blake3::hash(hash.as_bytes());
+                    let row_hash = XxHash3_128::oneshot(hash.as_bytes()).to_be_bytes();
                     record
                         .execute(rusqlite::params![
                             source,
@@ -244,19 +245,19 @@ fn insert(files: &[PathBuf], db: &Path) -> u64 {
                             row.uuid,
                             hash.as_bytes().as_slice(),
                             row.timestamp,
-                            row_hash.as_bytes().as_slice()
+                            row_hash.as_slice()
                         ])
                         .expect("insert");
                     let id = tx.last_insert_rowid();
                     let body = row.body();
-                    let row_hash = blake3::hash(body.as_bytes());
+                    let row_hash = XxHash3_128::oneshot(body.as_bytes()).to_be_bytes();
                     message
                         .execute(rusqlite::params![
                             id,
                             row.kind,
                             body,
                             row.timestamp,
-                            row_hash.as_bytes().as_slice()
+                            row_hash.as_slice()
                         ])
                         .expect("insert");
                     rows += 2;

@@ -62,9 +62,9 @@ pub fn salvage(bytes: &[u8]) {
     let once = cass::store::archive::salvaged_counts(db.to_vec(), wal.to_vec());
     let again = cass::store::archive::salvaged_counts(db.to_vec(), wal.to_vec());
     assert_eq!(once, again);
-    // A row has a hash of 32 bytes, and each is counted once.
+    // A row has a hash of 16 bytes at least, and each is counted once.
     let rows: u64 = once.values().sum();
-    assert!(rows * 32 <= bytes.len() as u64, "{once:?}");
+    assert!(rows * 16 <= bytes.len() as u64, "{once:?}");
 }
 
 const PATH: &str = "/s/7c9e6679-7425-40de-944b-e07fc1f90ae7.jsonl";

@@ -61,6 +61,13 @@ fn ladder() {
 #[test]
 fn salvage() {
     each_begin(corpus("salvage"), checks::salvage);
+    // Rows of each schema are found, by the hash that it has.
+    for seed in corpus("salvage") {
+        let (head, rest) = seed.split_first_chunk::<2>().unwrap();
+        let (db, wal) = rest.split_at(usize::from(u16::from_le_bytes(*head)));
+        let rows = cass::store::archive::salvaged_counts(db.to_vec(), wal.to_vec());
+        assert!(rows.values().sum::<u64>() > 0);
+    }
 }
 
 /// Each seed of files of a data directory, and begins of it. Of each file, some seed holds one that is
