@@ -1,6 +1,7 @@
 //! The corpus of the fuzz targets, replayed with their checks.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use cass::model::provider::Provider;
@@ -161,4 +162,31 @@ fn session_log_repair() {
 #[test]
 fn session_log_writer() {
     begins(corpus("session_log_writer"), 20, session_logs::writer);
+}
+
+/// The targets are built with `--locked`: what the program needs must be in their lock file too.
+#[test]
+fn the_lock_file_of_the_targets_knows_every_dependency() {
+    let read = |rel: &str| -> toml::Table {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(rel);
+        std::fs::read_to_string(path).unwrap().parse().unwrap()
+    };
+    let manifest = read("Cargo.toml");
+    let lock = read("fuzz/Cargo.lock");
+    let packages = lock["package"].as_array().unwrap();
+    let cass = packages.iter().find(|p| p["name"].as_str() == Some("cass"));
+    let known: BTreeSet<&str> = cass.unwrap()["dependencies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        // The version follows where there are two of a name.
+        .map(|d| d.as_str().unwrap().split(' ').next().unwrap())
+        .collect();
+    let needed: BTreeSet<&str> = manifest["dependencies"]
+        .as_table()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(known, needed, "run cargo metadata in fuzz/");
 }
