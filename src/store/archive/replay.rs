@@ -393,7 +393,7 @@ impl Replay<'_, '_> {
                 ResumePoint {
                     offset: end,
                     line: s.next_line,
-                    state: s.state.clone(),
+                    state: rescued.parser_state(group.source)?,
                 }
             }
             None => {

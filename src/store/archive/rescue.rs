@@ -36,7 +36,8 @@ pub(super) const PAGE: usize = 1000;
 #[derive(Debug)]
 pub struct Rescued<'l> {
     rows: Reading,
-    /// By row id.
+    /// By row id; without the state of the parser, which is as long as the rest of a session's rows here
+    /// and is wanted once: [`Rescued::parser_state`].
     pub(super) sources: BTreeMap<i64, SourceRow>,
     pub(super) conversations: HashMap<i64, Known, ById>,
     _lock: &'l ArchiveShared,
@@ -564,6 +565,24 @@ impl<'l> Rescued<'l> {
         .map(drop)
     }
 
+    /// The state of the parser of a source where its last capture ended.
+    ///
+    /// # Errors
+    /// `io`.
+    pub(super) fn parser_state(&self, source: i64) -> Result<Vec<u8>> {
+        let mut state = Vec::new();
+        self.verified(
+            &SOURCES,
+            (source, source),
+            &mut |c| {
+                state = SourceRow::from_columns(c).map_or_else(Vec::new, |row| row.state);
+                Ok(true)
+            },
+            &mut TableTally::default(),
+        )?;
+        Ok(state)
+    }
+
     fn identities(&mut self) -> Result<()> {
         let mut sources = BTreeMap::new();
         let mut conversations: HashMap<i64, Known, ById> = HashMap::default();
@@ -573,7 +592,8 @@ impl<'l> Rescued<'l> {
             &SOURCES,
             all,
             &mut |c| {
-                if let Some(row) = SourceRow::from_columns(c) {
+                if let Some(mut row) = SourceRow::from_columns(c) {
+                    row.state = Vec::new();
                     sources.insert(row.id, row);
                 }
                 Ok(true)
