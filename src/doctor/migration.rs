@@ -97,24 +97,21 @@ fn damaged(from: i64, reasons: &[String]) -> Error {
     .with_hint_argv(["cass", "doctor", "repair"])
 }
 
-/// What failed once is not tried again before somebody looked: each try copies the archive.
+/// A migration that failed is not tried again before somebody looked: each try copies the archive. What
+/// another command left keeps only that from being repeated.
 fn marker_gate(marker: &MarkerState) -> GateResult {
     let (verdict, reason) = match marker {
-        MarkerState::Absent => (GateVerdict::Pass, "no earlier run failed".to_owned()),
-        MarkerState::Present { marker, .. } => (
+        MarkerState::Present { marker, .. } if marker.kind == PlanKind::Migrate => (
             GateVerdict::Block,
             format!(
-                "{} failed; read doctor/failures/{}.json, then cass doctor repair \
+                "an earlier migration failed; read doctor/failures/{}.json, then cass doctor repair \
                  --allow-repeated-repair clears its marker",
-                marker.kind.word(),
                 marker.run_id
             ),
         ),
-        MarkerState::Corrupt { .. } => (
-            GateVerdict::Block,
-            "an earlier run failed, and its marker is damaged; cass doctor repair \
-             --allow-repeated-repair clears it"
-                .to_owned(),
+        MarkerState::Absent | MarkerState::Present { .. } | MarkerState::Corrupt { .. } => (
+            GateVerdict::Pass,
+            "no earlier migration is known to have failed".to_owned(),
         ),
     };
     GateResult {

@@ -240,7 +240,9 @@ pub fn migrate(
         ));
     }
     if let Some(error) = plan.blocked() {
-        return Err(error);
+        return Err(error
+            .with_hint("The archive is as it was, and what is new is captured. To go on:")
+            .with_hint_argv(["cass", "doctor", "repair", "--allow-repeated-repair"]));
     }
     check_room(root, &plan)?;
     match perform(env, cap, &plan, watch)? {
