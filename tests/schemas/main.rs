@@ -20,6 +20,7 @@ mod lab;
 
 mod freeze;
 mod frozen;
+mod lossy;
 mod migration;
 mod sources;
 

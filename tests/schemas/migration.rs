@@ -20,7 +20,7 @@ fn older() -> impl Iterator<Item = (i64, Frozen)> {
 
 /// Every row of every table, without what a schema may say otherwise: hashes of rows and the sums and
 /// heads over them, and when the rows were put there.
-fn rows(db: &Path) -> BTreeMap<String, Vec<Vec<Column>>> {
+pub fn rows(db: &Path) -> BTreeMap<String, Vec<Vec<Column>>> {
     let other = [
         "row_hash",
         "rows_sum",
