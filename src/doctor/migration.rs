@@ -5,9 +5,7 @@
 use super::repair::{Survey, archive_state, marker_state, promise_state};
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::plan::{
-    Action, Body, Draft, Gate, GateResult, GateVerdict, Notes, PlanKind, Recipe,
-};
+use crate::model::plan::{Action, Body, Draft, Notes, PlanKind, Recipe};
 use crate::plan::{Ground, Planner};
 use crate::store::archive::SCHEMA_VERSION;
 use crate::store::layout;
@@ -48,6 +46,7 @@ impl Planner for MigrationPlanner {
         }
         body.promises = survey.promises.as_ref().map(promise_state);
         let marker = marker_state(root)?;
+        refuse_repeat(&marker)?;
         body.marker = marker.digest().map(|d| d.to_hex());
         let db = layout::archive_db(live.id.as_str());
         let notes = Notes {
@@ -70,7 +69,7 @@ impl Planner for MigrationPlanner {
         ];
         Ok(Draft {
             body,
-            gates: vec![marker_gate(&marker)],
+            gates: Vec::new(),
             notes,
         })
     }
@@ -97,29 +96,28 @@ fn damaged(from: i64, reasons: &[String]) -> Error {
     .with_hint_argv(["cass", "doctor", "repair"])
 }
 
-/// What failed once is not tried again before somebody looked: each try copies the archive.
-fn marker_gate(marker: &MarkerState) -> GateResult {
-    let (verdict, reason) = match marker {
-        MarkerState::Absent => (GateVerdict::Pass, "no earlier run failed".to_owned()),
-        MarkerState::Present { marker, .. } => (
-            GateVerdict::Block,
-            format!(
-                "{} failed; read doctor/failures/{}.json, then cass doctor repair \
-                 --allow-repeated-repair clears its marker",
-                marker.kind.word(),
-                marker.run_id
-            ),
+/// A migration that failed is not tried again before somebody looked: each try copies the archive. A
+/// repair that failed is no reason: the archive is sound.
+fn refuse_repeat(marker: &MarkerState) -> Result<()> {
+    let why = match marker {
+        MarkerState::Absent => return Ok(()),
+        MarkerState::Present { marker, .. } if marker.kind != PlanKind::Migrate => return Ok(()),
+        MarkerState::Present { marker, .. } => format!(
+            "its migration failed, which doctor/failures/{}.json tells of",
+            marker.run_id
         ),
-        MarkerState::Corrupt { .. } => (
-            GateVerdict::Block,
-            "an earlier run failed, and its marker is damaged; cass doctor repair \
-             --allow-repeated-repair clears it"
-                .to_owned(),
-        ),
+        MarkerState::Corrupt { .. } => {
+            "an earlier run failed, and its marker is damaged".to_owned()
+        }
     };
-    GateResult {
-        gate: Gate::RepairMarker,
-        verdict,
-        reason,
-    }
+    Err(Error::new(
+        ErrorKind::Blocked,
+        format!("the archive is of an older schema and is not migrated: {why}"),
+    )
+    .with_context("gate", "repair-marker")
+    .with_hint(
+        "What is new is captured, and the archive is read as it is. This plans to clear the marker; \
+         the next index then tries again:",
+    )
+    .with_hint_argv(["cass", "doctor", "repair", "--allow-repeated-repair"]))
 }

@@ -212,8 +212,7 @@ impl Builder<'_> {
                      of schema {SCHEMA_VERSION}",
                     root.full(db).display()
                 ),
-            )
-            .with_hint("Nothing was promoted and nothing is lost."));
+            ));
         }
         Ok(archive)
     }

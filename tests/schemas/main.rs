@@ -18,6 +18,7 @@ mod sandbox;
 #[allow(dead_code)]
 mod lab;
 
+mod again;
 mod freeze;
 mod frozen;
 mod lossy;
