@@ -5,9 +5,7 @@
 use super::repair::{Survey, archive_state, marker_state, promise_state};
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::plan::{
-    Action, Body, Draft, Gate, GateResult, GateVerdict, Notes, PlanKind, Recipe,
-};
+use crate::model::plan::{Action, Body, Draft, Notes, PlanKind, Recipe};
 use crate::plan::{Ground, Planner};
 use crate::store::archive::SCHEMA_VERSION;
 use crate::store::layout;
@@ -48,6 +46,7 @@ impl Planner for MigrationPlanner {
         }
         body.promises = survey.promises.as_ref().map(promise_state);
         let marker = marker_state(root)?;
+        refuse_repeat(&marker)?;
         body.marker = marker.digest().map(|d| d.to_hex());
         let db = layout::archive_db(live.id.as_str());
         let notes = Notes {
@@ -70,7 +69,7 @@ impl Planner for MigrationPlanner {
         ];
         Ok(Draft {
             body,
-            gates: vec![marker_gate(&marker)],
+            gates: Vec::new(),
             notes,
         })
     }
@@ -97,26 +96,27 @@ fn damaged(from: i64, reasons: &[String]) -> Error {
     .with_hint_argv(["cass", "doctor", "repair"])
 }
 
-/// A migration that failed is not tried again before somebody looked: each try copies the archive. What
-/// another command left keeps only that from being repeated.
-fn marker_gate(marker: &MarkerState) -> GateResult {
-    let (verdict, reason) = match marker {
-        MarkerState::Present { marker, .. } if marker.kind == PlanKind::Migrate => (
-            GateVerdict::Block,
-            format!(
-                "an earlier migration failed; read doctor/failures/{}.json, then cass doctor repair \
-                 --allow-repeated-repair clears its marker",
-                marker.run_id
-            ),
-        ),
-        MarkerState::Absent | MarkerState::Present { .. } | MarkerState::Corrupt { .. } => (
-            GateVerdict::Pass,
-            "no earlier migration is known to have failed".to_owned(),
-        ),
+/// A migration that failed is not tried again before somebody looked: each try copies the archive. A
+/// repair that failed is no reason: the archive is sound. Nor is a damaged marker: should this fail too,
+/// it leaves one that is whole.
+fn refuse_repeat(marker: &MarkerState) -> Result<()> {
+    let run = match marker {
+        MarkerState::Present { marker, .. } if marker.kind == PlanKind::Migrate => &marker.run_id,
+        MarkerState::Absent | MarkerState::Present { .. } | MarkerState::Corrupt { .. } => {
+            return Ok(());
+        }
     };
-    GateResult {
-        gate: Gate::RepairMarker,
-        verdict,
-        reason,
-    }
+    Err(Error::new(
+        ErrorKind::Blocked,
+        format!(
+            "the archive is of an older schema and is not migrated: its migration failed, which \
+             doctor/failures/{run}.json tells of"
+        ),
+    )
+    .with_context("gate", "repair-marker")
+    .with_hint(
+        "What is new is captured, and the archive is read as it is. This plans to clear the marker; \
+         the next index then tries again:",
+    )
+    .with_hint_argv(["cass", "doctor", "repair", "--allow-repeated-repair"]))
 }

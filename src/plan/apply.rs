@@ -240,13 +240,21 @@ pub fn migrate(
         ));
     }
     if let Some(error) = plan.blocked() {
-        return Err(error
-            .with_hint("The archive is as it was, and what is new is captured. To go on:")
-            .with_hint_argv(["cass", "doctor", "repair", "--allow-repeated-repair"]));
+        return Err(error);
     }
     check_room(root, &plan)?;
     match perform(env, cap, &plan, watch)? {
         Performed::Done(receipt) => Ok(*receipt),
+        Performed::Failed {
+            error,
+            context: Some(context),
+            ..
+        } => Err(error
+            .with_hint(format!(
+                "Nothing is lost, and the archive is read as it is; {context} says what was tried. \
+                 It is not tried again before its marker is cleared, which this plans:"
+            ))
+            .with_hint_argv(["cass", "doctor", "repair", "--allow-repeated-repair"])),
         Performed::Failed { error, .. } => Err(error),
     }
 }

@@ -20,7 +20,7 @@ fn older() -> impl Iterator<Item = (i64, Frozen)> {
 
 /// Every row of every table, without what a schema may say otherwise: hashes of rows and the sums and
 /// heads over them, and when the rows were put there.
-fn rows(db: &Path) -> BTreeMap<String, Vec<Vec<Column>>> {
+pub fn rows(db: &Path) -> BTreeMap<String, Vec<Vec<Column>>> {
     let other = [
         "row_hash",
         "rows_sum",
@@ -199,43 +199,6 @@ fn an_old_backup_is_rehearsed_restored_and_undone() {
             same(&exported(&s), &frozen.export());
             sound(&s);
             undone(&s, &id, &before);
-        }
-    }
-}
-
-/// A migration that failed is not tried again by every index; a repair that failed is no reason against
-/// one. Captures go on.
-#[test]
-fn the_marker_of_a_failed_migration_waits_for_somebody_to_look() {
-    for (_, frozen) in older() {
-        for (kind, is_blocked) in [("migrate", true), ("repair", false)] {
-            let s = frozen.copied();
-            let id = current(&s);
-            let marker = s.data().join("doctor/failures/marker.json");
-            fs::create_dir_all(marker.parent().unwrap()).unwrap();
-            let run = "run-01a22c18-09b9-71b8-ae2e-0e27a3699eb3";
-            let text = format!(
-                "{{\"format\":1,\"run_id\":\"{run}\",\"kind\":\"{kind}\",\
-                 \"fingerprint\":\"plan-v1-0\",\"at_ms\":1,\"error_kind\":\"io\"}}"
-            );
-            fs::write(&marker, text).unwrap();
-            s.put(super::sources::NEW, &super::sources::new());
-            let index = s.run(&["index"]);
-            assert_eq!(index.at("/captured/captures"), &Value::from(1));
-            if !is_blocked {
-                index.expect(0);
-                assert_ne!(current(&s), id);
-                continue;
-            }
-            let index = index.expect(21);
-            assert_eq!(current(&s), id);
-            let words = ["cass", "doctor", "repair", "--allow-repeated-repair"];
-            assert_eq!(index.at("/err/hint_argv"), &serde_json::json!(words));
-            applied(&s, &["doctor", "repair", "--allow-repeated-repair"]);
-            let index = s.run(&["index"]).expect(0);
-            assert_eq!(index.at("/migrated/backup_id"), id.as_str());
-            super::holds(&exported(&s), &frozen.export());
-            sound(&s);
         }
     }
 }

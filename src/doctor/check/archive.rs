@@ -78,7 +78,7 @@ pub(super) fn open(cx: &mut Context) -> Vec<CheckResult> {
             if reader.generation().manifest.is_older() {
                 let message = format!(
                     "the archive is of schema {}, and this version writes schema {SCHEMA_VERSION}: \
-                     the next cass index migrates it, and keeps what it was",
+                     cass index migrates it, and keeps what it was",
                     reader.generation().manifest.schema_version
                 );
                 let subject = layout::manifest(reader.generation().id.as_str());

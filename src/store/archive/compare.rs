@@ -11,6 +11,7 @@ use super::ids::ById;
 use super::reader::ArchiveReader;
 use super::rescue::{Known, Rescued};
 use super::rows::{coverage_element, get_digest, get_u64, to_i64};
+use super::state::ConversationRow;
 use super::writer::ArchiveWriter;
 use crate::error::Result;
 use crate::model::digest::{Digest, DigestSum};
@@ -193,6 +194,29 @@ pub fn missing(
         })?;
     }
     Ok(totals)
+}
+
+/// How many conversations of `of` the candidate does not hold with the same records and as many
+/// messages. Messages that `of` lost in an earlier repair are no difference; one whose own row is
+/// refused is.
+///
+/// # Errors
+/// `archive-corrupt` when the candidate can't be read.
+pub fn unequal(candidate: Candidate<'_>, of: &Rescued<'_>) -> Result<u64> {
+    let mut unequal = 0;
+    for known in of.conversations.values() {
+        let there = &known.row.public;
+        let here = ConversationRow::by_public(candidate.0, &there.id)
+            .map_err(|e| failed(candidate.0, "read", e))?;
+        let is_equal = known.verified
+            && here.is_some_and(|h| {
+                let here = &h.public;
+                (here.record_count, here.message_count, here.coverage_sum)
+                    == (there.record_count, there.message_count, there.coverage_sum)
+            });
+        unequal += u64::from(!is_equal);
+    }
+    Ok(unequal)
 }
 
 /// Compares the candidate with every promise about a conversation, in the order of their ids, and

@@ -40,6 +40,7 @@ use crate::store::sqlite;
 pub use append::{CaptureRef, Cursor, Retitled, SourceAppend, SourceKind};
 pub use compare::{
     Candidate, Missing, MissingTotals, PromiseStanding, Standing, missing, proven, standing,
+    unequal,
 };
 pub use figures::{Figures, Group, Spoken};
 pub use holding::HeldRecord;
