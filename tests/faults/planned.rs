@@ -5,7 +5,7 @@
 //! fail, only kinds and paths that were not met before. `CASS_FAULTS=long` takes every call of every
 //! plan, with `EIO` and `ENOSPC`; the other errors that a call may return (only those in
 //! `CASS_FAULTS_ERRORS`, if it is set), and what only reads or opens to read, at the last of each
-//! kind at each path.
+//! kind at each path. `CASS_FAULTS_PLANS=Migrate,Undo` takes these plans alone, here and in R8.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::harness::{Call, NAMES, OPENS, SYNCS, WRITES};
-use super::works::{Bench, INDEX, PLANS, Plan, Shelf, applies, changing, without_ids};
+use super::works::{Bench, INDEX, Plan, Shelf, applies, changing, plans, without_ids};
 use super::{ERRORS, is_long};
 
 /// What one case does to a call.
@@ -68,9 +68,9 @@ const WHOLE: [Plan; 2] = [Plan::Rebuild, Plan::Undo];
 fn cases(shelf: &Arc<Shelf>, faults: &[(&[&str], Fault)]) -> Option<Cases> {
     let mut known: BTreeSet<(Fault, String, String)> = BTreeSet::new();
     let mut out = Vec::new();
-    let mut plans = WHOLE.to_vec();
-    plans.extend(PLANS.iter().filter(|p| !WHOLE.contains(p)));
-    for plan in plans {
+    let mut asked = plans();
+    asked.sort_by_key(|p| !WHOLE.contains(p));
+    for plan in asked {
         let calls = shelf.calls(plan)?;
         let changes = changing(calls.clone());
         let idle = |names: &[&str]| -> Vec<Call> {
@@ -206,10 +206,13 @@ fn a_second_fault_where_the_first_is_finished() {
             Plan::RePoint,
             Plan::Accept,
             Plan::Begin,
+            Plan::Migrate,
         ]
     } else {
         &[Plan::Rebuild, Plan::Undo]
     };
+    let asked = plans.iter().copied().filter(|p| p.is_asked_for());
+    let plans: Vec<Plan> = asked.collect();
     let (first, second) = if is_long() { (60, 8) } else { (5, 2) };
     let shelf = Shelf::shared();
     let pairs = AtomicUsize::new(0);
@@ -331,7 +334,7 @@ fn ten_failed_repairs_leave_what_one_leaves() {
 #[test]
 fn an_apply_syncs_in_order() {
     let shelf = Shelf::shared();
-    for plan in PLANS.into_iter().filter(|p| *p != Plan::Fix) {
+    for plan in plans().into_iter().filter(|p| *p != Plan::Fix) {
         if shelf.calls(plan).is_none() {
             return;
         }
@@ -464,6 +467,7 @@ fn in_order(plan: Plan, log: &str, data: &str) {
         Plan::Restore,
         Plan::Undo,
         Plan::Begin,
+        Plan::Migrate,
     ];
     assert_eq!(
         renamed_current,
