@@ -1,11 +1,13 @@
 //! R6, R7, R10, R11, R12, R16 for what goes through the plan engine.
 //!
 //! An ordinary run samples: it kills a rebuild at the first and the last of each kind of call at each
-//! path (ids of runs left out) and an undo at the last of each; of the other plans, and of calls that
-//! fail, only kinds and paths that were not met before. `CASS_FAULTS=long` takes every call of every
-//! plan, with `EIO` and `ENOSPC`; the other errors that a call may return (only those in
-//! `CASS_FAULTS_ERRORS`, if it is set), and what only reads or opens to read, at the last of each
-//! kind at each path. `CASS_FAULTS_PLANS=Migrate,Undo` takes these plans alone, here and in R8.
+//! path (ids of runs left out), an undo and a migration at the last of each, and lets the syncs of a
+//! migration fail; of the other plans, and of calls that fail, it takes only kinds and paths that were
+//! not met before. `CASS_FAULTS=long` takes every call of every plan, with `EIO` and `ENOSPC`; the other
+//! errors that a call may return (only those in `CASS_FAULTS_ERRORS`, if it is set), and what only reads
+//! or opens to read, at the last of each kind at each path.
+//!
+//! `CASS_FAULTS_PLANS=Migrate,Undo` takes these plans alone, here and in R8.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,7 +64,7 @@ fn moved_on(calls: &[Call], sampled: Vec<Call>) -> Vec<Call> {
 
 /// The plans that are killed at all of their sampled calls in an ordinary run; of the others, and of
 /// calls that fail, only what was not met before.
-const WHOLE: [Plan; 2] = [Plan::Rebuild, Plan::Undo];
+const WHOLE: [Plan; 3] = [Plan::Rebuild, Plan::Undo, Plan::Migrate];
 
 /// Every case of one way to fail: plan, call, fault.
 fn cases(shelf: &Arc<Shelf>, faults: &[(&[&str], Fault)]) -> Option<Cases> {
@@ -97,7 +99,11 @@ fn cases(shelf: &Arc<Shelf>, faults: &[(&[&str], Fault)]) -> Option<Cases> {
             };
             for call in wanted {
                 let kind = (*fault, call.name.clone(), short(&call.path));
-                let whole = *fault == Fault::Kill && WHOLE.contains(&plan);
+                let whole = match fault {
+                    Fault::Kill => WHOLE.contains(&plan),
+                    // An index goes on after its migration failed, and must not.
+                    Fault::Error(_) => plan == Plan::Migrate && *names == SYNCS,
+                };
                 if is_long() || known.insert(kind) || whole {
                     mine.push((call, *fault));
                 }
