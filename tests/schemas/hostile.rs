@@ -9,7 +9,7 @@ use super::frozen::{Frozen, exported};
 use super::lab::{apply, bytes, current, db, flip};
 use super::migration::rows;
 use super::sandbox::{Sandbox, mode};
-use super::{applied, archive, older, present, same, schema, sound, undone};
+use super::{applied, archive, count, older, present, same, schema, sound, sources, undone};
 
 fn beside(db: &Path, end: &str) -> std::path::PathBuf {
     db.with_file_name(format!("agent_search.db{end}"))
@@ -199,5 +199,83 @@ fn repaired(s: &Sandbox) {
     let planned = s.run(&["doctor", "repair"]).expect(0);
     if planned.text("/status") != "no-op" {
         apply(s, &planned).expect(0);
+    }
+}
+
+/// A migration that was killed, behind the replacement of `CURRENT` or before it, is ended by a repair
+/// as it is by an index.
+#[test]
+fn a_killed_migration_is_ended_by_a_repair_as_well() {
+    for (version, frozen) in older() {
+        for took_effect in [true, false] {
+            let s = frozen.copied();
+            let (id, before) = (current(&s), archive(&s));
+            let old = tempfile::tempdir_in(s.path()).unwrap();
+            frozen.copy_to(old.path());
+            let index = s.run(&["index"]).expect(0);
+            let run = index.text("/migrated/run_id");
+            let first = run.to_owned();
+            let receipt = index.text("/migrated/receipt");
+            if took_effect {
+                fs::remove_file(s.data().join(receipt)).unwrap();
+            } else {
+                for rel in [
+                    format!("doctor/intents/{run}.json"),
+                    format!("generations/{}", current(&s)),
+                ] {
+                    fs::rename(s.data().join(&rel), old.path().join(&rel)).unwrap();
+                }
+                fs::remove_dir_all(s.data()).unwrap();
+                fs::rename(old.path(), s.data()).unwrap();
+            }
+            let check = s.run(&["doctor", "check"]);
+            assert!(check.stdout.contains("was killed"), "{}", check.stdout);
+            assert!(!s.data().join(receipt).exists());
+
+            repaired(&s);
+            assert!(s.data().join(receipt).exists());
+            assert_eq!(schema(&db(&s)).0 == version, !took_effect);
+            let kept = fs::read_dir(s.data().join("generations")).unwrap();
+            assert_eq!(kept.count(), 2 + usize::from(took_effect));
+            same(&exported(&s), &frozen.export());
+            sound(&s);
+            let index = s.run(&["index"]).expect(0);
+            assert_eq!(index.at("/migrated").is_null(), took_effect);
+            assert_eq!(schema(&db(&s)), present());
+            sound(&s);
+            let run = index.json.pointer("/migrated/run_id");
+            let run = run.and_then(|r| r.as_str()).unwrap_or(&first);
+            applied(&s, &["doctor", "runs", "undo", run]);
+            assert_eq!((current(&s), archive(&s)), (id, before));
+        }
+    }
+}
+
+/// An undo would drop what came after the migration. It is refused, and what it names instead keeps it.
+#[test]
+fn what_came_after_a_migration_is_not_lost_by_going_back() {
+    for (_, frozen) in older() {
+        let s = frozen.copied();
+        let id = current(&s);
+        let index = s.run(&["index"]).expect(0);
+        let run = index.text("/migrated/run_id").to_owned();
+        s.put(sources::NEW, &sources::new());
+        s.run(&["index"]).expect(0);
+        let all = exported(&s);
+        assert_eq!(count(&all), count(&frozen.export()) + 3);
+        fs::remove_file(s.home().join(sources::NEW)).unwrap();
+
+        let refused = s.run(&["doctor", "runs", "undo", &run]).expect(21);
+        let hint = refused.at("/err/hint_argv").as_array().unwrap();
+        let words: Vec<&str> = hint.iter().map(|w| w.as_str().unwrap()).collect();
+        assert_eq!(
+            words[1..5],
+            ["doctor", "backups", "restore", "--keep-newer"]
+        );
+        assert_eq!(words.last(), Some(&id.as_str()));
+        applied(&s, &[&words[1..5], &[id.as_str()]].concat());
+        assert_eq!(schema(&db(&s)), present());
+        same(&exported(&s), &all);
+        sound(&s);
     }
 }

@@ -2,6 +2,9 @@
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::frozen::exported;
 use super::lab::current;
@@ -10,6 +13,7 @@ use super::{archive, older, same, sound};
 
 const AT_ONCE: usize = 8;
 const ROUNDS: usize = 3;
+const STOPS: u32 = 8;
 
 fn begun(s: &Sandbox) -> Child {
     let mut c = s.command(&["index", "--json"]);
@@ -119,5 +123,58 @@ fn readers_go_on_while_an_index_migrates() {
             migrated_once(&s, (&id, &before), runs);
             same(&exported(&s), &export);
         }
+    }
+}
+
+/// A reader that takes its time holds nothing up, and the commits it keeps in the log are migrated.
+#[test]
+fn an_index_migrates_beside_a_reader_that_does_not_end() {
+    for (_, frozen) in older() {
+        let s = frozen.copied();
+        let (id, before) = (current(&s), archive(&s));
+        let runs = count(&s, "doctor/intents", |_| true);
+        let lock = std::fs::File::open(s.data().join("locks/archive.lock")).unwrap();
+        lock.lock_shared().unwrap();
+        let index = s.run(&["index"]).expect(0);
+        assert!(index.at("/migrated").is_object());
+        migrated_once(&s, (&id, &before), runs);
+        drop(lock);
+        assert_eq!(s.run(&["index"]).expect(0).text("/status"), "no-op");
+        same(&exported(&s), &frozen.export());
+    }
+}
+
+/// Which moment a signal meets depends on the machine; what must hold does not.
+#[test]
+fn an_index_that_is_told_to_stop_leaves_nothing_half_made() {
+    for (_, frozen) in older() {
+        let s = frozen.copied();
+        let (begin, whole) = (Instant::now(), begun(&s).wait_with_output().unwrap());
+        assert!(whole.status.success());
+        let whole = begin.elapsed();
+        let mut stopped = 0;
+        for part in 1..=STOPS {
+            let signal = [Signal::INT, Signal::TERM][usize::from(part % 2 == 0)];
+            let s = frozen.copied();
+            let (id, before) = (current(&s), archive(&s));
+            let child = begun(&s);
+            std::thread::sleep(whole * part / STOPS);
+            let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            let _ = kill_process(pid, signal);
+            let out = child.wait_with_output().unwrap();
+            assert!(!s.data().join("doctor/failures/marker.json").exists());
+            let is_migrated = s.data().exists() && current(&s) != id;
+            if !is_migrated {
+                stopped += usize::from(!out.status.success());
+                assert_eq!(archive(&s), before);
+                assert_eq!(count(&s, "generations", |_| true), 2, "{out:?}");
+            }
+            let index = s.run(&["index"]).expect(0);
+            assert_eq!(index.at("/migrated").is_null(), is_migrated, "{out:?}");
+            assert_eq!(count(&s, "generations", |_| true), 3);
+            same(&exported(&s), &frozen.export());
+            sound(&s);
+        }
+        println!("{stopped} of {STOPS} were stopped before the new archive was live");
     }
 }
