@@ -18,11 +18,18 @@ mod sandbox;
 #[allow(dead_code)]
 mod lab;
 
+#[path = "../repair/disk.rs"]
+mod disk;
+
 mod again;
 mod freeze;
 mod frozen;
+mod hostile;
 mod lossy;
 mod migration;
+mod racing;
+mod reading;
+mod room;
 mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +46,11 @@ use sandbox::{Ran, Sandbox, ran, snapshot};
 
 fn every() -> impl Iterator<Item = Frozen> {
     (1..=SCHEMA_VERSION).map(Frozen::of)
+}
+
+/// Of every released schema but the present one.
+fn older() -> impl Iterator<Item = (i64, Frozen)> {
+    (1..SCHEMA_VERSION).map(|v| (v, Frozen::of(v)))
 }
 
 /// The schema of a database: its version and the text of every table and index.
