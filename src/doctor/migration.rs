@@ -94,22 +94,21 @@ fn damaged(from: i64, reasons: &[String]) -> Error {
 }
 
 /// A migration that failed is not tried again before somebody looked: each try copies the archive. A
-/// repair that failed is no reason: the archive is sound.
+/// repair that failed is no reason: the archive is sound. Nor is a damaged marker: should this fail too,
+/// it leaves one that is whole.
 fn refuse_repeat(marker: &MarkerState) -> Result<()> {
-    let why = match marker {
-        MarkerState::Absent => return Ok(()),
-        MarkerState::Present { marker, .. } if marker.kind != PlanKind::Migrate => return Ok(()),
-        MarkerState::Present { marker, .. } => format!(
-            "its migration failed, which doctor/failures/{}.json tells of",
-            marker.run_id
-        ),
-        MarkerState::Corrupt { .. } => {
-            "an earlier run failed, and its marker is damaged".to_owned()
+    let run = match marker {
+        MarkerState::Present { marker, .. } if marker.kind == PlanKind::Migrate => &marker.run_id,
+        MarkerState::Absent | MarkerState::Present { .. } | MarkerState::Corrupt { .. } => {
+            return Ok(());
         }
     };
     Err(Error::new(
         ErrorKind::Blocked,
-        format!("the archive is of an older schema and is not migrated: {why}"),
+        format!(
+            "the archive is of an older schema and is not migrated: its migration failed, which \
+             doctor/failures/{run}.json tells of"
+        ),
     )
     .with_context("gate", "repair-marker")
     .with_hint(

@@ -481,6 +481,7 @@ impl Run<'_> {
                 | ErrorKind::Terminated
                 | ErrorKind::LockBusy
                 | ErrorKind::NoSpace
+                | ErrorKind::PermissionDenied
                 | ErrorKind::PlanMismatch
         );
         // A marker keeps the archive from being repaired, which a log has nothing to do with.

@@ -1,11 +1,13 @@
 //! R6, R7, R10, R11, R12, R16 for what goes through the plan engine.
 //!
 //! An ordinary run samples: it kills a rebuild at the first and the last of each kind of call at each
-//! path (ids of runs left out) and an undo at the last of each; of the other plans, and of calls that
-//! fail, only kinds and paths that were not met before. `CASS_FAULTS=long` takes every call of every
-//! plan, with `EIO` and `ENOSPC`; the other errors that a call may return (only those in
-//! `CASS_FAULTS_ERRORS`, if it is set), and what only reads or opens to read, at the last of each
-//! kind at each path.
+//! path (ids of runs left out), an undo and a migration at the last of each, and lets the syncs of a
+//! migration fail; of the other plans, and of calls that fail, it takes only kinds and paths that were
+//! not met before. `CASS_FAULTS=long` takes every call of every plan, with `EIO` and `ENOSPC`; the other
+//! errors that a call may return (only those in `CASS_FAULTS_ERRORS`, if it is set), and what only reads
+//! or opens to read, at the last of each kind at each path.
+//!
+//! `CASS_FAULTS_PLANS=Migrate,Undo` takes these plans alone, here and in R8.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::harness::{Call, NAMES, OPENS, SYNCS, WRITES};
-use super::works::{Bench, INDEX, PLANS, Plan, Shelf, applies, changing, without_ids};
+use super::works::{Bench, INDEX, Plan, Shelf, applies, changing, plans, without_ids};
 use super::{ERRORS, is_long};
 
 /// What one case does to a call.
@@ -62,15 +64,15 @@ fn moved_on(calls: &[Call], sampled: Vec<Call>) -> Vec<Call> {
 
 /// The plans that are killed at all of their sampled calls in an ordinary run; of the others, and of
 /// calls that fail, only what was not met before.
-const WHOLE: [Plan; 2] = [Plan::Rebuild, Plan::Undo];
+const WHOLE: [Plan; 3] = [Plan::Rebuild, Plan::Undo, Plan::Migrate];
 
 /// Every case of one way to fail: plan, call, fault.
 fn cases(shelf: &Arc<Shelf>, faults: &[(&[&str], Fault)]) -> Option<Cases> {
     let mut known: BTreeSet<(Fault, String, String)> = BTreeSet::new();
     let mut out = Vec::new();
-    let mut plans = WHOLE.to_vec();
-    plans.extend(PLANS.iter().filter(|p| !WHOLE.contains(p)));
-    for plan in plans {
+    let mut asked = plans();
+    asked.sort_by_key(|p| !WHOLE.contains(p));
+    for plan in asked {
         let calls = shelf.calls(plan)?;
         let changes = changing(calls.clone());
         let idle = |names: &[&str]| -> Vec<Call> {
@@ -97,7 +99,11 @@ fn cases(shelf: &Arc<Shelf>, faults: &[(&[&str], Fault)]) -> Option<Cases> {
             };
             for call in wanted {
                 let kind = (*fault, call.name.clone(), short(&call.path));
-                let whole = *fault == Fault::Kill && WHOLE.contains(&plan);
+                let whole = match fault {
+                    Fault::Kill => WHOLE.contains(&plan),
+                    // An index goes on after its migration failed, and must not.
+                    Fault::Error(_) => plan == Plan::Migrate && *names == SYNCS,
+                };
                 if is_long() || known.insert(kind) || whole {
                     mine.push((call, *fault));
                 }
@@ -206,10 +212,13 @@ fn a_second_fault_where_the_first_is_finished() {
             Plan::RePoint,
             Plan::Accept,
             Plan::Begin,
+            Plan::Migrate,
         ]
     } else {
         &[Plan::Rebuild, Plan::Undo]
     };
+    let asked = plans.iter().copied().filter(|p| p.is_asked_for());
+    let plans: Vec<Plan> = asked.collect();
     let (first, second) = if is_long() { (60, 8) } else { (5, 2) };
     let shelf = Shelf::shared();
     let pairs = AtomicUsize::new(0);
@@ -331,7 +340,7 @@ fn ten_failed_repairs_leave_what_one_leaves() {
 #[test]
 fn an_apply_syncs_in_order() {
     let shelf = Shelf::shared();
-    for plan in PLANS.into_iter().filter(|p| *p != Plan::Fix) {
+    for plan in plans().into_iter().filter(|p| *p != Plan::Fix) {
         if shelf.calls(plan).is_none() {
             return;
         }
@@ -464,6 +473,7 @@ fn in_order(plan: Plan, log: &str, data: &str) {
         Plan::Restore,
         Plan::Undo,
         Plan::Begin,
+        Plan::Migrate,
     ];
     assert_eq!(
         renamed_current,

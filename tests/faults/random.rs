@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::works::{PLANS, Shelf};
+use super::works::{Shelf, plans};
 
 /// Draws a part of 1,000 (splitmix64).
 fn part(seed: u64) -> u32 {
@@ -28,22 +28,22 @@ fn a_plan_killed_at_random_moments() {
         Some(seed) => vec![seed],
         None => (0..if long { 500 } else { 20 }).collect(),
     };
-    let shelf = Shelf::shared();
+    let (shelf, plans) = (Shelf::shared(), plans());
     let ended = AtomicUsize::new(0);
-    let wrong: Vec<String> = (0..PLANS.len())
+    let wrong: Vec<String> = (0..plans.len())
         .into_par_iter()
         .flat_map_iter(|n| {
-            let of_plan = |seed: &&u64| **seed % PLANS.len() as u64 == n as u64;
+            let of_plan = |seed: &&u64| **seed % plans.len() as u64 == n as u64;
             let mine: Vec<u64> = seeds.iter().filter(of_plan).copied().collect();
             let mut wrong = Vec::new();
             if mine.is_empty() {
                 return wrong;
             }
-            let bench = shelf.take(PLANS[n]);
+            let bench = shelf.take(plans[n]);
             let whole = bench.undisturbed();
             for seed in mine {
                 let mut delay = whole * part(seed) / 1000;
-                let what = format!("CASS_FAULTS_SEED={seed}: {:?}", PLANS[n]);
+                let what = format!("CASS_FAULTS_SEED={seed}: {:?}", plans[n]);
                 let went = catch_unwind(AssertUnwindSafe(|| {
                     // One that was done before is killed earlier the next time.
                     while !bench.killed_after(delay, &format!("{what}, killed after {delay:?}")) {

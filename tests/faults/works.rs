@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use cass::store::archive::SCHEMA_VERSION;
 use serde_json::Value;
 
 use super::harness::{
@@ -60,10 +61,12 @@ pub enum Plan {
     Withdraw,
     /// `repair`: nothing can be read anywhere, and a new archive is begun.
     Begin,
+    /// `index`: the archive is of the first schema.
+    Migrate,
 }
 
 /// Those that are tried at every kind of call; a salvage without `CURRENT` has a test of its own.
-pub const PLANS: [Plan; 15] = [
+const PLANS: [Plan; 16] = [
     Plan::RePoint,
     Plan::Recover,
     Plan::Rebuild,
@@ -79,9 +82,28 @@ pub const PLANS: [Plan; 15] = [
     Plan::Accept,
     Plan::Withdraw,
     Plan::Begin,
+    Plan::Migrate,
 ];
 
+/// Those of [`PLANS`] that are asked for.
+pub fn plans() -> Vec<Plan> {
+    let mut plans = PLANS.to_vec();
+    plans.retain(|p| p.is_asked_for());
+    plans
+}
+
 impl Plan {
+    /// Whether `CASS_FAULTS_PLANS` names it, or is not set.
+    pub fn is_asked_for(self) -> bool {
+        let only = std::env::var("CASS_FAULTS_PLANS").unwrap_or_default();
+        only.is_empty() || only.split(',').any(|o| o == format!("{self:?}"))
+    }
+
+    /// Whether the command that is broken plans and applies at once, and nobody approves anything.
+    fn is_unasked(self) -> bool {
+        matches!(self, Plan::Rehearse | Plan::Fix | Plan::Migrate)
+    }
+
     fn is_undo(self) -> bool {
         matches!(self, Plan::Undo | Plan::Withdraw)
     }
@@ -259,20 +281,12 @@ impl Bench {
             index_exit: 0,
             generations: BTreeSet::new(),
         };
-        b.put(CLAUDE, &session(1, 12));
-        b.put(SECOND, &session(2, 4));
-        b.good(INDEX);
-        b.put(CLAUDE, &session(1, 16));
-        if matches!(plan, Plan::Fix | Plan::Derived) {
-            b.good(&["index", "--json"]);
-        } else {
-            b.good(INDEX);
-        }
+        b.fill();
         b.damage();
         b.old = b.current().unwrap_or_else(|| "g00000001".to_owned());
         b.old_db = fs::read(b.db(&b.old)).unwrap_or_default();
         b.generations = b.listed("generations");
-        if plan == Plan::Rehearse || plan == Plan::Fix {
+        if plan.is_unasked() {
             b.argv = b.words.clone();
         } else {
             let planned = b.plan(false);
@@ -285,6 +299,31 @@ impl Bench {
         b.index_exit = b.cass(INDEX).code;
         b.put_back();
         b
+    }
+
+    /// Makes the data directory, with all well.
+    fn fill(&self) {
+        if self.plan == Plan::Migrate {
+            // As the program that released the schema left it; its sources are gone.
+            let frozen =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives/schema-1/data");
+            let (mut folders, mut files) = (Vec::new(), Vec::new());
+            walk(&frozen, &mut folders, &mut files);
+            let here = |p: PathBuf| self.data().join(p.strip_prefix(&frozen).expect("below it"));
+            let folders: Vec<PathBuf> = folders.into_iter().map(here).collect();
+            let files = files.into_iter().map(|(p, bytes)| (here(p), bytes));
+            self.put_back_to(&folders, &files.collect());
+            return;
+        }
+        self.put(CLAUDE, &session(1, 12));
+        self.put(SECOND, &session(2, 4));
+        self.good(INDEX);
+        self.put(CLAUDE, &session(1, 16));
+        if matches!(self.plan, Plan::Fix | Plan::Derived) {
+            self.good(&["index", "--json"]);
+        } else {
+            self.good(INDEX);
+        }
     }
 
     /// Brings the data directory into the state that the plan is for.
@@ -331,6 +370,7 @@ impl Bench {
                 fs::write(&ledger, format!("{{\"kind\":\"comm\n{rest}")).expect("the ledger");
             }
             Plan::Create => self.words = words(&["doctor", "backups", "create"]),
+            Plan::Migrate => self.words = words(INDEX),
             Plan::Rehearse | Plan::Restore => {
                 let id = self.backup();
                 self.tamper();
@@ -605,24 +645,50 @@ impl Bench {
     /// One fault at one call, from the state as it is; demands that it met that call. A call is
     /// counted within its name, for the names of runs differ from run to run.
     pub fn fault(&self, args: &[String], call: &Call, fault: &str, when: &str) -> Option<Ended> {
+        let counted = format!("{}:{fault}:when={}", call.name, call.of_name);
+        self.injected(args, call, &[], &counted, when)
+    }
+
+    /// The same with the approved words. Where another thread came to the same number first, the call
+    /// is counted at its path instead, from the state that the plan is for.
+    fn fault_of_work(&self, call: &Call, fault: &str, when: &str) -> Option<Ended> {
+        self.put_back();
+        let met = self.fault(&self.argv, call, fault, when);
+        if met.is_some() || call.path.contains('#') || call.is_one_of(SYNCS) {
+            return met;
+        }
+        self.put_back();
+        let home = self.dir.path().to_string_lossy();
+        let at = ["-P".to_owned(), call.path.replace('~', &home)];
+        let counted = format!("{}:{fault}:when={}", call.name, call.k);
+        self.injected(&self.argv, call, &at, &counted, when)
+    }
+
+    fn injected(
+        &self,
+        args: &[String],
+        call: &Call,
+        at: &[String],
+        inject: &str,
+        when: &str,
+    ) -> Option<Ended> {
         let also = if call.is_one_of(SYNCS) {
             format!(",{ALSO}")
         } else {
             String::new()
         };
-        let ended = self.traced(
-            args,
-            &[
-                "-s".to_owned(),
-                "8".to_owned(),
-                "-e".to_owned(),
-                format!("trace={}{also}", call.name),
-                "-e".to_owned(),
-                format!("inject={}:{fault}:when={}", call.name, call.of_name),
-            ],
-        );
+        let mut options = at.to_vec();
+        options.extend([
+            "-s".to_owned(),
+            "8".to_owned(),
+            "-e".to_owned(),
+            format!("trace={}{also}", call.name),
+            "-e".to_owned(),
+            format!("inject={inject}"),
+        ]);
+        let ended = self.traced(args, &options);
         let home = self.dir.path().to_string_lossy().into_owned();
-        let hit = if fault.starts_with("signal") {
+        let hit = if inject.contains(":signal=") {
             assert!(ended.killed, "{when}: not killed: {}", ended.log);
             ended
                 .log
@@ -696,7 +762,7 @@ impl Bench {
         let before = self.open();
         let index = self.cass(INDEX);
         assert!(
-            index.code == 0 || index.code == self.index_exit,
+            index.code == 0 || index.code == self.index_exit || self.waits(&index),
             "{when}: index ended with {}: {}",
             index.code,
             index.text
@@ -733,6 +799,17 @@ impl Bench {
         self.nothing_lies_about(when);
     }
 
+    /// Whether a migration that failed waits for somebody to look at it.
+    fn waits(&self, index: &Ran) -> bool {
+        let is_blocked = index.code == 21 && index.json["err"]["kind"] == "blocked";
+        self.plan == Plan::Migrate && is_blocked && self.is_marked()
+    }
+
+    /// Whether a failed run left its marker.
+    fn is_marked(&self) -> bool {
+        self.data().join("doctor/failures/marker.json").exists()
+    }
+
     fn status(&self, run: &str) -> String {
         let text = fs::read(self.data().join("doctor/receipts").join(run)).unwrap_or_default();
         let json: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -755,6 +832,15 @@ impl Bench {
             return;
         }
         if self.plan == Plan::Withdraw && self.accepted() == 0 {
+            return;
+        }
+        if self.plan == Plan::Migrate {
+            assert!(self.waits(refused), "{when}: {}", refused.text);
+            let words = ["doctor", "repair", "--allow-repeated-repair"];
+            let argv = applies(&self.good(&words).json).expect("a plan that clears the marker");
+            let applied = self.argv(&argv);
+            assert_eq!(applied.code, 0, "{when}: {}", applied.text);
+            self.good(INDEX);
             return;
         }
         let mut planned = self.plan(false);
@@ -799,6 +885,16 @@ impl Bench {
                 return;
             }
             Plan::Accept | Plan::Begin => assert_eq!(self.accepted(), 1, "{when}"),
+            Plan::Migrate => {
+                let live = self.current().expect("CURRENT");
+                let manifest = self.db(&live).with_file_name("manifest.json");
+                let manifest = fs::read(manifest).expect("a manifest");
+                let manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
+                assert_eq!(manifest["schema_version"], SCHEMA_VERSION, "{when}");
+                assert_ne!(live, self.old, "{when}");
+                let seal = self.db(&self.old).with_file_name("seal.json");
+                assert!(seal.exists(), "{when}: {} is not sealed", self.old);
+            }
             _ => {}
         }
         assert_eq!(
@@ -868,14 +964,12 @@ impl Bench {
     }
 
     pub fn killed_at(&self, call: &Call) -> bool {
-        self.put_back();
         let when = format!("{:?}: killed at {call}", self.plan);
-        if self
-            .fault(&self.argv, call, "signal=SIGKILL", &when)
-            .is_none()
-        {
+        if self.fault_of_work(call, "signal=SIGKILL", &when).is_none() {
             return false;
         }
+        // A kill is nobody's failure: what was begun is begun again.
+        assert!(!self.is_marked(), "{when}");
         self.explained(&when);
         self.ends_clean(&when);
         true
@@ -911,9 +1005,8 @@ impl Bench {
     }
 
     pub fn fails_at(&self, call: &Call, error: &str) -> bool {
-        self.put_back();
         let when = format!("{:?}: {error} at {call}", self.plan);
-        let Some(ended) = self.fault(&self.argv, call, &format!("error={error}"), &when) else {
+        let Some(ended) = self.fault_of_work(call, &format!("error={error}"), &when) else {
             return false;
         };
         let code = ended.out.status.code();

@@ -14,6 +14,7 @@
 mod sandbox;
 
 mod backups;
+mod disk;
 mod full_disk;
 mod interrupted;
 mod lab;

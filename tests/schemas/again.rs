@@ -32,34 +32,34 @@ fn of(kind: &str) -> String {
 
 #[test]
 fn what_failed_is_tried_again_when_its_marker_is_cleared() {
-    for marker in [of("migrate"), "{ torn".to_owned()] {
-        let s = marked(&marker);
-        let then = schema(&db(&s));
-        s.put(super::sources::NEW, &super::sources::new());
-        let index = s.run(&["index"]).expect(21);
-        assert_eq!(index.text("/err/kind"), "blocked");
-        assert_eq!(index.at("/captured/captures"), &Value::from(1));
-        assert_eq!(schema(&db(&s)), then);
-        let argv = index.at("/err/hint_argv").as_array().unwrap().iter();
-        let argv: Vec<String> = argv
-            .skip(1)
-            .map(|a| a.as_str().unwrap().to_owned())
-            .collect();
-        let planned = run_argv(&s, &argv).expect(0);
-        apply(&s, &planned).expect(0);
-        let index = s.run(&["index"]).expect(0);
-        assert!(index.at("/migrated").is_object(), "{}", index.stdout);
-        assert_eq!(index.at("/archived/conversations_added"), &Value::from(1));
-        assert_eq!(schema(&db(&s)), present());
-    }
+    let s = marked(&of("migrate"));
+    let then = schema(&db(&s));
+    s.put(super::sources::NEW, &super::sources::new());
+    let index = s.run(&["index"]).expect(21);
+    assert_eq!(index.text("/err/kind"), "blocked");
+    assert_eq!(index.at("/captured/captures"), &Value::from(1));
+    assert_eq!(schema(&db(&s)), then);
+    let argv = index.at("/err/hint_argv").as_array().unwrap().iter();
+    let argv: Vec<String> = argv
+        .skip(1)
+        .map(|a| a.as_str().unwrap().to_owned())
+        .collect();
+    let planned = run_argv(&s, &argv).expect(0);
+    apply(&s, &planned).expect(0);
+    let index = s.run(&["index"]).expect(0);
+    assert!(index.at("/migrated").is_object(), "{}", index.stdout);
+    assert_eq!(index.at("/archived/conversations_added"), &Value::from(1));
+    assert_eq!(schema(&db(&s)), present());
 }
 
 #[test]
-fn a_repair_that_failed_keeps_no_index_from_migrating() {
-    let s = marked(&of("repair"));
-    let index = s.run(&["index"]).expect(0);
-    assert!(index.at("/migrated").is_object(), "{}", index.stdout);
-    assert_eq!(schema(&db(&s)), present());
+fn what_else_failed_keeps_no_index_from_migrating() {
+    for marker in [of("repair"), "{ torn".to_owned()] {
+        let s = marked(&marker);
+        let index = s.run(&["index"]).expect(0);
+        assert!(index.at("/migrated").is_object(), "{}", index.stdout);
+        assert_eq!(schema(&db(&s)), present());
+    }
 }
 
 /// A restore of what was before would put the same rows into the present schema once more.

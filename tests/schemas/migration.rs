@@ -9,14 +9,9 @@ use rusqlite::Connection;
 use rusqlite::types::Value as Column;
 use serde_json::Value;
 
-use super::frozen::{Frozen, exported};
+use super::frozen::exported;
 use super::lab::{apply, current, db};
-use super::{applied, archive, present, same, schema, sound, undone};
-
-/// Of every released schema but the present one.
-fn older() -> impl Iterator<Item = (i64, Frozen)> {
-    (1..SCHEMA_VERSION).map(|v| (v, Frozen::of(v)))
-}
+use super::{applied, archive, older, present, same, schema, sound, undone};
 
 /// Every row of every table, without what a schema may say otherwise: hashes of rows and the sums and
 /// heads over them, and when the rows were put there.
@@ -59,7 +54,7 @@ pub fn rows(db: &Path) -> BTreeMap<String, Vec<Vec<Column>>> {
     all
 }
 
-fn findings(document: &Value, code: &str) -> usize {
+pub fn findings(document: &Value, code: &str) -> usize {
     let all = document["findings"].as_array().unwrap();
     all.iter().filter(|f| f["code"] == code).count()
 }

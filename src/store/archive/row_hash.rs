@@ -265,12 +265,30 @@ mod tests {
         }
     }
 
-    /// The values that xxHash's own sanity check has for the empty input, and that `xxhsum -H2` prints.
+    /// As xxHash's own implementation in C has it (through Python's `xxhash` 3), of each length that the
+    /// hash has a rule of its own for.
     #[test]
     fn the_hash_is_the_published_one() {
-        let empty = XxHash3_128::oneshot(b"").to_be_bytes();
-        let hex: String = empty.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, "99aa06d3014798d86001c324468d497f");
+        for (len, hex) in [
+            (0, "99aa06d3014798d86001c324468d497f"),
+            (3, "4af3603b5bd30dfe3698b80191e625f9"),
+            (8, "791e22cdc30880ba073a25812fe4f600"),
+            (16, "4ad789329416e4387df51ed58f26bee2"),
+            (128, "2420677499e7498929b103324f4df782"),
+            (240, "7cf77784002208a5423167d7599e74a5"),
+            (1000, "17a0f7b2ab909d68404e1417800eb486"),
+            (100_000, "28684b2ad44cd4a402df1e985a776b74"),
+        ] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 31 % 251) as u8).collect();
+            assert_eq!(
+                format!("{:032x}", XxHash3_128::oneshot(&bytes)),
+                hex,
+                "{len}"
+            );
+            let mut pieces = XxHash3_128::default();
+            bytes.chunks(777).for_each(|piece| pieces.write(piece));
+            assert_eq!(format!("{:032x}", pieces.finish_128()), hex, "{len}");
+        }
     }
 
     #[test]
