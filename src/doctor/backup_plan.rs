@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::repair::{
-    Behind, Evidence, Holder, Sought, Survey, archive_state, damage_gate, lost, places_gate,
+    Behind, Evidence, Holder, SPARE, Sought, Survey, archive_state, damage_gate, lost, places_gate,
     promise_state,
 };
 use crate::disk::Root;
@@ -22,9 +22,6 @@ use crate::store::file_state::manifest_digest;
 use crate::store::generation::GenerationId;
 use crate::store::version::refuse_newer;
 use crate::store::{backup, layout, seal};
-
-/// Bytes that are kept free beside what is copied.
-const SPARE: u64 = 16 << 20;
 
 /// Plans `doctor backups create`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,7 +2,7 @@
 //! verified, are put into a new archive beside it. `cass index` carries it out without asking, because
 //! nothing is lost by it and it can be undone.
 
-use super::repair::{Survey, archive_state, marker_state, promise_state};
+use super::repair::{SPARE, Survey, archive_state, marker_state, promise_state};
 use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{Action, Body, Draft, Notes, PlanKind, Recipe};
@@ -10,9 +10,6 @@ use crate::plan::{Ground, Planner};
 use crate::store::archive::SCHEMA_VERSION;
 use crate::store::layout;
 use crate::store::run::MarkerState;
-
-/// Bytes that are kept free beside the new archive.
-const SPARE: u64 = 16 << 20;
 
 /// Plans the migration of the live archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -23,4 +23,5 @@ pub(super) use gates::{damage as damage_gate, places as places_gate};
 pub(super) use holders::Holder;
 pub(super) use leftovers::marker as marker_state;
 pub(super) use lost::{Sought, lost};
+pub(super) use planner::SPARE;
 pub(super) use survey::{Survey, archive_state, open_state, promise_state};

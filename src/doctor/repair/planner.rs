@@ -29,7 +29,7 @@ use crate::store::named::NamedArchive;
 use crate::store::run::MarkerState;
 
 /// Bytes that are kept free beside what a candidate needs.
-pub(super) const SPARE: u64 = 16 << 20;
+pub(in crate::doctor) const SPARE: u64 = 16 << 20;
 
 /// Plans `doctor repair`.
 #[derive(Debug, Clone, Default)]
