@@ -14,6 +14,8 @@
 mod sandbox;
 
 mod backups;
+mod failing;
+mod fix;
 mod full_disk;
 mod interrupted;
 mod lab;
