@@ -9,10 +9,6 @@ use super::sandbox::{Sandbox, files_below};
 const SESSION: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl";
 const FIX: [&str; 2] = ["doctor", "--fix"];
 
-fn lexical(s: &Sandbox) -> String {
-    fs::read_to_string(s.data().join("derived/lexical/CURRENT")).unwrap()
-}
-
 fn hits(s: &Sandbox) -> usize {
     let found = s.run(&["search", "harbour"]).expect(0);
     found.at("/hits").as_array().unwrap().len()
