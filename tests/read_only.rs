@@ -246,6 +246,13 @@ fn states() -> Vec<(&'static str, Home, Option<File>)> {
 
     add("repaired, a backup, a run that was killed", with_runs());
 
+    // What a program that keeps no WAL would leave: the first page is to be put back.
+    let home = Home::indexed();
+    let bytes = fs::read(home.archive()).unwrap();
+    let journal = home.archive().with_file_name("agent_search.db-journal");
+    fs::write(journal, journal_of(&bytes)).unwrap();
+    add("a journal beside the archive", home);
+
     let home = Home::indexed();
     let lock = File::options()
         .read(true)
@@ -255,6 +262,23 @@ fn states() -> Vec<(&'static str, Home, Option<File>)> {
     lock.lock().expect("the lock");
     all.push(("locked by a writer", home, Some(lock)));
     all
+}
+
+/// A hot journal of the database's first page as it is.
+fn journal_of(db: &[u8]) -> Vec<u8> {
+    let mut journal = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    let pages = u32::try_from(db.len() / 4096).unwrap();
+    for n in [1, 7, pages, 512, 4096] {
+        journal.extend(u32::to_be_bytes(n));
+    }
+    journal.resize(512, 0);
+    let page = &db[..4096];
+    let sum = (1..4096usize).filter(|at| at % 200 == 4096 % 200 && *at <= 4096 - 200);
+    let sum = sum.fold(7u32, |sum, at| sum.wrapping_add(u32::from(page[at])));
+    journal.extend(1u32.to_be_bytes());
+    journal.extend(page);
+    journal.extend(sum.to_be_bytes());
+    journal
 }
 
 /// A home with a backup, a repair that can be undone, and one that was killed.
@@ -335,6 +359,12 @@ fn reading(session: &str, source: &str) -> Vec<Vec<String>> {
         line(&["health", "--json"]),
         line(&["sessions", "list", "--json"]),
         line(&["sessions", "show", session, "--json"]),
+        line(&["sessions", "list"]),
+        line(&["search", "the", "--json"]),
+        line(&["view", session, "--json"]),
+        line(&["stats", "--json"]),
+        line(&["models", "status", "--json"]),
+        line(&["doctor", "session-log", "check", source, "--json"]),
         line(&["export", session, "--format", "json"]),
         line(&["mirror", "verify", "--json"]),
         line(&["mirror", "verify", "--deep", "--json"]),
@@ -383,6 +413,66 @@ fn reading_leaves_no_trace_in_any_state() {
             assert!(new.is_empty(), "{state}: {words:?} made {new:?}");
         }
         drop(lock);
+    }
+}
+
+/// Runs `script` on the shell in mounts of its own; `None` where that is not permitted.
+fn in_mounts(home: &Home, mount: &str, words: &[&str]) -> Option<Output> {
+    let script = format!("{mount} || exit 77; shift; exec \"$@\"");
+    let data = home.data();
+    let before = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        &script,
+        "sh",
+        data.to_str().unwrap(),
+    ];
+    let out = home.command(&before, words);
+    let said = String::from_utf8_lossy(&out.stderr);
+    let may_not = out.status.code() == Some(77) || said.starts_with("unshare:");
+    if may_not {
+        println!("passed over: nothing can be mounted here: {said}");
+    }
+    (!may_not).then_some(out)
+}
+
+/// Where nothing can be written at all, reading is what it is elsewhere: the same exit, the same
+/// document but for what depends on time and room.
+#[test]
+fn reading_is_the_same_where_nothing_can_be_written() {
+    let home = Home::indexed();
+    with_hot_wal(&home);
+    let (session, source) = (home.session(), home.path().join(CLAUDE));
+    let source = source.to_string_lossy().into_owned();
+    let read_only = r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1""#;
+    // The data directory, and on top of it no room and no right to write.
+    let full = r#"full=${1%/*}/full; mkdir -p "$full" && mount -t tmpfs -o size=24m tmpfs "$full" &&
+        cp -a "$1"/. "$full"/ && { cat /dev/zero >"$full/filler" 2>/dev/null; true; } &&
+        mount --bind "$full" "$1""#;
+    for args in reading(&session, &source) {
+        let words: Vec<&str> = args.iter().map(String::as_str).collect();
+        let plain = home.cass(&words);
+        for mount in [read_only, full] {
+            let Some(out) = in_mounts(&home, mount, &words) else {
+                return;
+            };
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.code().is_some(), "{words:?}: {said}");
+            let deterministic = ["list", "search", "view", "export", "introspect"];
+            if deterministic.iter().any(|d| words.contains(d)) {
+                assert_eq!(out.status.code(), plain.status.code(), "{words:?}: {said}");
+            }
+            if words.contains(&"--json") {
+                let document: Value = serde_json::from_slice(&out.stdout)
+                    .unwrap_or_else(|e| panic!("{words:?}: {e}: {said}"));
+                assert_ne!(
+                    document["operation_outcome"]["exit_code"], 9,
+                    "{words:?}: {document}"
+                );
+            }
+        }
     }
 }
 

@@ -7,7 +7,26 @@ use crate::figures::{Figures, Rng, count};
 use crate::lab::{ARCHIVE, Lab, alarmed, copy_tree, count_panics, errors, findings};
 use crate::truth::{exported, said};
 
-const PAGE: u64 = 4096;
+/// Sizes of pages that the sweeps go over.
+const SIZES: [u64; 2] = [4096, 1024];
+
+/// Whether the sweeps take all of the large archive: `scripts/damage-sweep.sh long` does.
+fn is_long() -> bool {
+    count("CASS_DAMAGE_FLIPS", 0) > 1000
+}
+
+/// An archive of pages of this size, and every how many of its pages are damaged.
+fn paged(size: u64) -> (Lab, usize) {
+    let (lab, step) = match (is_long(), size) {
+        (true, _) => (Lab::full(), 1),
+        (false, 4096) => (Lab::small(), 1),
+        (false, _) => (Lab::small(), 9),
+    };
+    if size != 4096 {
+        lab.with_pages_of(u32::try_from(size).unwrap());
+    }
+    (lab, step)
+}
 
 /// Writes bytes in place.
 fn put(lab: &Lab, at: u64, bytes: &[u8]) {
@@ -81,9 +100,16 @@ impl Sweep {
 
 #[test]
 fn r1_no_single_bit_flip_changes_the_archive_unnoticed() {
-    let panics = count_panics();
     let flips = count("CASS_DAMAGE_FLIPS", 1000);
-    let mut s = Sweep::new(Lab::full());
+    flipped(Lab::full(), 4096, flips);
+    let lab = Lab::full();
+    lab.with_pages_of(1024);
+    flipped(lab, 1024, if is_long() { flips } else { flips / 8 });
+}
+
+fn flipped(lab: Lab, size: u64, flips: u64) {
+    let panics = count_panics();
+    let mut s = Sweep::new(lab);
     let messages: u64 = s.lab.check(&ARCHIVE).facts.archive.messages.unwrap();
     assert!(messages >= 2000, "{messages}");
     assert!(
@@ -91,16 +117,18 @@ fn r1_no_single_bit_flip_changes_the_archive_unnoticed() {
         "{:?}",
         errors(&s.lab.check(&[]))
     );
-    let pages = s.original.len() as u64 / PAGE;
+    let pages = s.original.len() as u64 / size;
     let mut rng = Rng(1);
     for n in 0..flips {
+        // In turn, so that many flips reach every page's header.
+        let in_turn = (n / 4) % pages;
         let at = match n % 4 {
             // The database's own header.
             0 if n % 32 == 0 => rng.below(100),
             // The header of a page and the first pointers behind it.
             0 => {
-                let page = rng.below(pages);
-                page * PAGE + if page == 0 { 100 } else { 0 } + rng.below(40)
+                let page = in_turn;
+                page * size + if page == 0 { 100 } else { 0 } + rng.below(40)
             }
             _ => rng.below(s.original.len() as u64),
         };
@@ -132,7 +160,7 @@ fn r1_no_single_bit_flip_changes_the_archive_unnoticed() {
     }
     println!("damage codes: {:?}", s.codes);
     s.figures.end(&format!(
-        "R1 bit flips, {} KiB, {messages} messages",
+        "R1 bit flips, {} KiB, {messages} messages, pages of {size}",
         s.original.len() >> 10
     ));
     assert_eq!(panics(), 0);
@@ -192,14 +220,19 @@ fn r1_no_alarm_over_what_is_sound() {
 
 #[test]
 fn r2_no_lost_noisy_stale_or_swapped_page_goes_unnoticed() {
+    SIZES.into_iter().for_each(spoiled);
+}
+
+fn spoiled(size: u64) {
     let panics = count_panics();
-    let mut s = Sweep::new(Lab::small());
-    let page = usize::try_from(PAGE).unwrap();
+    let (lab, step) = paged(size);
+    let mut s = Sweep::new(lab);
+    let page = usize::try_from(size).unwrap();
     let pages = s.original.len() / page;
     let mut rng = Rng(2);
     let all = s.original.clone();
     let of = |n: usize| &all[n * page..(n + 1) * page];
-    for n in 0..pages {
+    for n in (0..pages).step_by(step) {
         let other = (n + 1 + usize::try_from(rng.below(pages as u64 - 1)).unwrap()) % pages;
         let noise: Vec<u8> = (0..page).map(|_| rng.next().to_le_bytes()[0]).collect();
         for (how, bytes) in [
@@ -207,34 +240,39 @@ fn r2_no_lost_noisy_stale_or_swapped_page_goes_unnoticed() {
             ("noise", &noise[..]),
             ("a copy of another", of(other)),
         ] {
-            put(&s.lab, n as u64 * PAGE, bytes);
+            put(&s.lab, n as u64 * size, bytes);
             s.judge(|| format!("page {n}: {how} ({other})"));
-            s.restore(n as u64 * PAGE, page);
+            s.restore(n as u64 * size, page);
         }
-        put(&s.lab, n as u64 * PAGE, of(other));
-        put(&s.lab, other as u64 * PAGE, of(n));
+        put(&s.lab, n as u64 * size, of(other));
+        put(&s.lab, other as u64 * size, of(n));
         s.judge(|| format!("pages {n} and {other} swapped"));
-        s.restore(n as u64 * PAGE, page);
-        s.restore(other as u64 * PAGE, page);
+        s.restore(n as u64 * size, page);
+        s.restore(other as u64 * size, page);
         if n % 10 == 0 {
             s.sound();
         }
     }
     println!("damage codes: {:?}", s.codes);
     s.figures.end(&format!(
-        "R2 pages zeroed, noise, copied, swapped; {pages} pages"
+        "R2 pages zeroed, noise, copied, swapped; {pages} pages of {size}"
     ));
     assert_eq!(panics(), 0);
 }
 
 #[test]
 fn r3_no_cut_goes_unnoticed() {
+    SIZES.into_iter().for_each(cut_off);
+}
+
+fn cut_off(size: u64) {
     let panics = count_panics();
-    let mut s = Sweep::new(Lab::small());
+    let (lab, step) = paged(size);
+    let mut s = Sweep::new(lab);
     let len = s.original.len() as u64;
     let mut lengths = vec![0, 1, 15, 16, 99, 100, 101, 511, 512];
-    for page in 1..=len / PAGE {
-        lengths.extend([page * PAGE - 1, page * PAGE, page * PAGE + 1]);
+    for page in (1..=len / size).step_by(step) {
+        lengths.extend([page * size - 1, page * size, page * size + 1]);
     }
     for cut in lengths {
         let file = std::fs::OpenOptions::new()
@@ -248,8 +286,9 @@ fn r3_no_cut_goes_unnoticed() {
     }
     s.sound();
     println!("damage codes: {:?}", s.codes);
-    s.figures
-        .end("R3 cut at every page boundary, and one byte off");
+    s.figures.end(&format!(
+        "R3 cut at every page boundary, and one byte off; pages of {size}"
+    ));
     assert_eq!(panics(), 0);
 }
 

@@ -683,12 +683,100 @@ fn a_journal_that_names_a_file_elsewhere() {
     assert_eq!(messages[0], messages[1]);
 }
 
+/// Where what a handed archive names must not be written.
+const HANDED: &str = "/dev/shm/cass-hostile-handed-canary";
+
+/// A sound archive that somebody changed by SQL, by what was done to it.
+fn changed_by_hand(sound: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n)";
+    let touch = format!("writefile('{HANDED}','x')");
+    let cases = [
+        (
+            "a view that never ends in the place of the messages",
+            format!(
+                "DROP TABLE messages; CREATE VIEW messages AS {endless} SELECT i AS id, \
+                 1 AS conversation, 'user' AS role, 'text' AS kind, {touch} AS text, NULL AS tool_name, \
+                 NULL AS call_id, NULL AS model, NULL AS is_error, x'00' AS row_hash FROM n;"
+            ),
+        ),
+        (
+            "a view in the place of the first table that is read",
+            format!(
+                "DROP TABLE meta; CREATE VIEW meta AS {endless} SELECT i AS id, {touch} AS name, \
+                 'x' AS value, x'00' AS row_hash FROM n;"
+            ),
+        ),
+        (
+            "triggers on every table",
+            ["records", "messages", "commits", "sources", "conversations"]
+                .map(|table| {
+                    format!(
+                        "CREATE TRIGGER t_{table} BEFORE INSERT ON {table} BEGIN \
+                         SELECT {touch}; DELETE FROM messages; END;"
+                    )
+                })
+                .concat(),
+        ),
+        (
+            "virtual tables in the place of tables",
+            "DROP TABLE messages; CREATE VIRTUAL TABLE messages USING fts5(conversation, role, kind, \
+             text, tool_name, call_id, model, is_error, row_hash); DROP TABLE skips; \
+             CREATE VIRTUAL TABLE skips USING rtree(id, a, b);"
+                .to_owned(),
+        ),
+        (
+            "values of wrong types",
+            "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql=replace(sql,'STRICT','') \
+             WHERE type='table'; PRAGMA writable_schema=RESET; \
+             UPDATE messages SET role=x'80ff', kind=17, text=1.5e308 WHERE id%3=0; \
+             UPDATE records SET hash='no hash', occurrence='many' WHERE id%3=1; \
+             UPDATE conversations SET native_id=x'c328';"
+                .to_owned(),
+        ),
+        (
+            "fields of 30 MB",
+            "INSERT INTO messages SELECT id+(1<<40), conversation, role, kind, \
+             CAST(zeroblob(30000000) AS TEXT), tool_name, call_id, model, is_error, row_hash \
+             FROM messages LIMIT 2;"
+                .to_owned(),
+        ),
+        (
+            "a check that calls a function",
+            "CREATE TABLE more(x TEXT CHECK(length(hex(zeroblob(60000000)))>0) DEFAULT 'x'); \
+             INSERT INTO more DEFAULT VALUES;"
+                .to_owned(),
+        ),
+        (
+            "an index over a function",
+            "CREATE INDEX odd ON messages(length(hex(zeroblob(100000))));".to_owned(),
+        ),
+    ];
+    cases
+        .into_iter()
+        .map(|(what, sql)| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("x.db");
+            std::fs::write(&path, sound).unwrap();
+            let conn = Connection::open(&path).unwrap();
+            conn.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)
+                .unwrap();
+            conn.execute_batch(&format!(
+                "PRAGMA journal_mode=DELETE; PRAGMA foreign_keys=OFF; PRAGMA synchronous=OFF; {sql}"
+            ))
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+            drop(conn);
+            (what, std::fs::read(path).unwrap())
+        })
+        .collect()
+}
+
 /// A file given to `repair --from`, and a backup that somebody changed.
 #[test]
 fn r19_archives_that_others_hand_over() {
     let rounds = count("CASS_DAMAGE_HANDED", 10);
     let lab = Lab::mixed(4096);
     let sound = std::fs::read(lab.db()).unwrap();
+    let _ = std::fs::remove_file(HANDED);
     let mut files: Vec<(String, Vec<u8>)> = (0..rounds)
         .map(|n| {
             let mut bytes = sound.clone();
@@ -702,6 +790,8 @@ fn r19_archives_that_others_hand_over() {
         files.push((format!("{table} without end"), bytes));
     }
     files.push(("a schema without end".to_owned(), endless_schema()));
+    let by_hand = changed_by_hand(&sound).into_iter();
+    files.extend(by_hand.map(|(what, bytes)| (what.to_owned(), bytes)));
     files.push((
         "views with our names".to_owned(),
         made(|conn| {
@@ -749,6 +839,10 @@ fn r19_archives_that_others_hand_over() {
         slowest.into_inner(),
         most.into_inner() >> 10,
         wrong.len()
+    );
+    assert!(
+        !Path::new(HANDED).exists(),
+        "a function of a handed archive was run"
     );
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -26,6 +26,7 @@ mod frozen;
 
 mod crowd;
 mod fingerprints;
+mod full_disk;
 mod kills;
 mod place;
 mod racing;

@@ -1,23 +1,30 @@
-//! Of many applies of one plan at the same time, one applies.
+//! Of many applies of one plan at the same time, one applies. `CASS_PLAN=long`: of every kind of plan.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use super::place::{Place, each};
-use super::states::{CREATE, REPAIR, RESTORE, RESTORE_KEEP, State, UNDO};
+use super::states::{CREATE, KINDS, REPAIR, RESTORE, RESTORE_KEEP, State, UNDO};
 
 const RACERS: usize = 20;
 
 #[test]
 fn of_twenty_racing_applies_of_each_kind_one_applies() {
-    for state in [&*REPAIR, &*CREATE, &*RESTORE, &*RESTORE_KEEP, &*UNDO] {
-        let state: &State = state;
+    let some: [&State; 5] = [&REPAIR, &CREATE, &RESTORE, &RESTORE_KEEP, &UNDO];
+    let kinds: Vec<&State> = if super::is_long() {
+        KINDS.iter().map(|k| &**k.state).collect()
+    } else {
+        some.to_vec()
+    };
+    each(kinds.len(), 2, |i| {
+        let state = kinds[i];
         let kind = state.words.join(" ");
         let p = Place::copy_of(&state.path());
+        let words = state.words_at(&p, &state.apply);
         let ends = Mutex::new(BTreeMap::new());
         each(RACERS, RACERS, |_| {
             loop {
-                let ran = p.run(&state.apply);
+                let ran = p.run(&words);
                 let end = match ran.code {
                     0 => ran.text("/status").to_owned(),
                     _ => ran.text("/err/kind").to_owned(),
@@ -47,5 +54,9 @@ fn of_twenty_racing_applies_of_each_kind_one_applies() {
             })
             .count();
         assert_eq!(applied, 1, "{kind}: {}", runs.stdout);
-    }
+    });
+    println!(
+        "torture | plans that twenty apply at once | {0} | {0} | 0 |",
+        kinds.len()
+    );
 }

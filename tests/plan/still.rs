@@ -218,3 +218,85 @@ fn another_machine_makes_the_same_plan() {
         assert_eq!(fingerprint(&again), state.fingerprint);
     }
 }
+
+/// Answers every question about the time of day with a moment of the environment, and about the user
+/// with another.
+const ELSEWHEN: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+static time_t now(void) { return (time_t)atoll(getenv("ELSEWHEN")); }
+int clock_gettime(clockid_t id, struct timespec *t) {
+  int done = syscall(SYS_clock_gettime, id, t);
+  if (done == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec = now();
+  return done;
+}
+int gettimeofday(struct timeval *t, void *zone) { t->tv_sec = now(); t->tv_usec = 0; return 0; }
+time_t time(time_t *t) { if (t) *t = now(); return now(); }
+int gethostname(char *name, size_t n) { name[0] = 'z'; if (n > 1) name[1] = 0; return 0; }
+"#;
+
+#[test]
+fn another_time_and_another_user_make_the_same_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (source, library) = (dir.path().join("e.c"), dir.path().join("e.so"));
+    fs::write(&source, ELSEWHEN).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .status();
+    if !built.is_ok_and(|s| s.success()) {
+        println!("passed over: no C compiler");
+        return;
+    }
+    let program = dir.path().join("cass");
+    fs::copy(env!("CARGO_BIN_EXE_cass"), &program).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    for state in [&*REPAIR, &*RECOVER, &*CREATE, &*UNDO] {
+        let p = Place::copy_of(&state.path());
+        let run = |words: &[String], moment: &str, user: Option<u32>| {
+            let of = p.command();
+            let mut c = std::process::Command::new("setpriv");
+            match user {
+                Some(id) => c.args([
+                    format!("--reuid={id}"),
+                    format!("--regid={id}"),
+                    "--clear-groups".to_owned(),
+                ]),
+                None => &mut c,
+            };
+            let c = c.arg(&program).arg("--json").args(words).env_clear();
+            c.envs(of.get_envs().filter_map(|(k, v)| Some((k, v?))))
+                .env("LD_PRELOAD", &library)
+                .env("ELSEWHEN", moment);
+            super::sandbox::ran(c.output().unwrap())
+        };
+        for moment in ["0", "86400", "951782400", "4102444799"] {
+            let again = run(&state.words, moment, None).expect(0);
+            assert_eq!(fingerprint(&again), state.fingerprint, "{moment}");
+        }
+        if is_root {
+            let all = walkdir::WalkDir::new(p.path()).into_iter();
+            for entry in all.map(Result::unwrap) {
+                let owner = (
+                    rustix::fs::Uid::from_raw(65534),
+                    rustix::fs::Gid::from_raw(65534),
+                );
+                rustix::fs::chown(entry.path(), Some(owner.0), Some(owner.1)).unwrap();
+            }
+            let again = run(&state.words, "1800000000", Some(65534)).expect(0);
+            assert_eq!(fingerprint(&again), state.fingerprint, "another user");
+        }
+        // The clock is believed: what is applied then is dated then, and it is the same plan.
+        let user = is_root.then_some(65534);
+        let applied = run(&state.apply, "86400", user).expect(0);
+        assert_eq!(applied.text("/status"), "applied", "{}", applied.stdout);
+        let begun = applied.text("/receipt/begun_at");
+        assert!(begun.starts_with("1970-01-02T00:00:"), "{begun}");
+    }
+}

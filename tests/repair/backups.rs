@@ -182,3 +182,66 @@ fn what_an_older_whole_backup_lacks_comes_from_a_newer_damaged_one() {
     assert_eq!(apply(&s, &planned).expect(0).text("/status"), "applied");
     assert_eq!(exported(&s), truth);
 }
+
+/// Lost is what the live archive has and the candidate lacks.
+#[test]
+fn a_rehearsal_counts_what_would_be_lost() {
+    let s = indexed();
+    let id = backed_up(&s);
+    let numbers = |s: &Sandbox, words: &[&str]| {
+        let ran = s.run(words);
+        let of = |key: &str| ran.number(&format!("/restore_rehearsal/{key}"));
+        (ran.code, of("gained_records"), of("lost_records"))
+    };
+    let restore = ["doctor", "backups", "restore", &id];
+    assert_eq!(numbers(&s, &restore), (0, 0, 0));
+    let s = indexed();
+    let id = backed_up(&s);
+    s.put(
+        ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl",
+        &super::lab::claude(90),
+    );
+    s.run(&["index"]).expect(0);
+    assert_eq!(
+        numbers(&s, &["doctor", "backups", "restore", &id]),
+        (21, 0, 30)
+    );
+    let both = ["doctor", "backups", "restore", "--keep-newer", &id];
+    assert_eq!(numbers(&s, &both), (0, 0, 0));
+}
+
+/// What a restore replaced, and backups, stand in one list, told apart by their kind.
+#[test]
+fn sealed_generations_are_listed_beside_backups() {
+    let s = indexed();
+    let id = backed_up(&s);
+    tamper(&s);
+    let old = current(&s);
+    let rehearsed = s.run(&["doctor", "backups", "restore", &id]).expect(0);
+    let applied = apply(&s, &rehearsed).expect(0);
+    assert_eq!(applied.text("/pre_restore_backup_id"), old);
+    let list = s.run(&["doctor", "backups", "list"]).expect(0);
+    let all: Vec<(&str, &str)> = list
+        .at("/backups")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|b| {
+            (
+                b["backup_id"].as_str().unwrap(),
+                b["kind"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let mut expected = [(&*id, "operator"), (&*old, "sealed-generation")];
+    let mut all = all;
+    all.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(all, expected);
+    // Both are verified by the same words; the damaged archive that was replaced is no source to restore.
+    for id in [&id, &old] {
+        s.run(&["doctor", "backups", "verify", id]).expect(0);
+    }
+    let refused = s.run(&["doctor", "backups", "restore", &old]).expect(23);
+    assert_eq!(refused.at("/err/hint_argv/2"), "repair");
+}

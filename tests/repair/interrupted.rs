@@ -401,3 +401,30 @@ fn a_lost_receipt_takes_back_nothing_that_was_added_since() {
     s.run(&["index"]).expect(0);
     clean(&s, &truth);
 }
+
+/// Who is said to have the lock is text: it stops nobody, is no finding, and the next owner writes it anew.
+#[test]
+fn what_an_earlier_owner_left_as_its_name_stops_nobody() {
+    for stale in [
+        r#"{"format":1,"pid":1,"command":"index","since_ms":1}"#,
+        "{ torn",
+        "",
+        "\0\0\0\0",
+    ] {
+        let s = indexed();
+        let truth = exported(&s);
+        let info = s.data().join("locks/writer.info");
+        fs::write(&info, stale).unwrap();
+        let check = s.run(&["doctor", "check"]).expect(0);
+        let findings = check.at("/findings").as_array().unwrap();
+        let about = |f: &&Value| f["check"] == "lock.state" && f["severity"] != "info";
+        assert_eq!(findings.iter().find(about), None, "{stale:?}");
+        tamper(&s);
+        let planned = plan(&s, &["doctor", "repair"]).expect(0);
+        assert_eq!(fs::read_to_string(&info).unwrap(), stale);
+        apply(&s, &planned).expect(0);
+        let now: Value = serde_json::from_slice(&fs::read(&info).unwrap()).unwrap();
+        assert_eq!(now["command"], "doctor repair", "{stale:?}: {now}");
+        clean(&s, &truth);
+    }
+}

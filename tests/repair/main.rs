@@ -15,6 +15,8 @@ mod sandbox;
 
 mod backups;
 mod disk;
+mod failing;
+mod fix;
 mod full_disk;
 mod interrupted;
 mod lab;

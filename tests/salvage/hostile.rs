@@ -117,6 +117,32 @@ fn freed_rows_are_found_where_nothing_newer_has_their_id() {
     assert_eq!(found["conversations"], truth["conversations"]);
 }
 
+/// Of a freed row and a live one with the same id, the live one counts, and the row counts once.
+#[test]
+fn a_freed_row_never_takes_the_place_of_a_newer_one() {
+    let text = |bytes: &[u8]| {
+        in_file(bytes, |_, conn| {
+            conn.query_row("SELECT count(*) FROM messages", [], |r| r.get::<_, u32>(0))
+                .unwrap()
+        })
+    };
+    let truth = Truth::of(small()).total();
+    // Every row of messages is freed and put back: its old bytes are still in the file.
+    let both = in_file(small(), |path, conn| {
+        conn.execute_batch(
+            "PRAGMA journal_mode=DELETE; PRAGMA secure_delete=OFF; \
+             CREATE TEMP TABLE kept AS SELECT * FROM messages; DELETE FROM messages; \
+             CREATE TABLE filler(x); INSERT INTO filler VALUES(zeroblob(4000)); \
+             INSERT INTO messages SELECT * FROM kept; DROP TABLE filler;",
+        )
+        .unwrap();
+        std::fs::read(path).unwrap()
+    });
+    assert!(both.len() >= small().len());
+    assert_eq!(u64::from(text(&both)), truth["messages"]);
+    assert_eq!(salvaged(both, Vec::new()), truth);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 

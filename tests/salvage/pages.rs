@@ -156,3 +156,30 @@ fn loops_and_lies_in_the_pages_of_a_long_row_cost_that_row() {
         assert_eq!(salvaged(db, Vec::new()), expected, "{next}");
     }
 }
+
+/// Without the schema, without a page that leads to another, without the list of free pages: nothing
+/// but leaves and the parts of long rows is left, in every page size that there is.
+#[test]
+fn leaves_alone_give_every_row_in_every_page_size() {
+    for shift in 9..=16 {
+        let size = 1usize << shift;
+        let mut db = sized(small(), size);
+        let truth = Truth::of(&db);
+        let kept: BTreeSet<u32> = truth
+            .rows
+            .iter()
+            .flat_map(|(_, leaf, chain)| chain.iter().copied().chain([*leaf]))
+            .collect();
+        let mut dice = Dice(shift);
+        let mut lost = 0;
+        for number in 1..=truth.pages {
+            if !kept.contains(&number) {
+                dice.fill(page(&mut db, size, number));
+                lost += 1;
+            }
+        }
+        // The pages of indexes are among them; where all rows fit one page, no other leads to it.
+        assert!(lost > 2 && !kept.contains(&1), "{size}: {lost}");
+        assert_eq!(salvaged(db, Vec::new()), truth.total(), "{size}");
+    }
+}

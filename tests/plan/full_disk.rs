@@ -1,0 +1,176 @@
+//! R10 for every kind of plan, on a disk with almost no room. A plan that says how many bytes it needs
+//! is refused before anything is written while they are not there; with room, the same words apply. A
+//! plan of small records alone may begin and fail: whatever is precious keeps its bytes, and with room
+//! it is ended by whoever comes next. The disks are small file systems in memory, which need the right
+//! to mount.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use super::place::{Place, each};
+use super::states::{KINDS, State};
+
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Puts the data directory of a place on a disk of its own.
+    fn below(p: &Place) -> Option<Disk> {
+        let (data, aside) = (p.data(), p.path().join("aside"));
+        fs::create_dir_all(&data).unwrap();
+        fs::rename(&data, &aside).unwrap();
+        fs::create_dir(&data).unwrap();
+        let made = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=40m,mode=0700", "tmpfs"])
+            .arg(&data)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success());
+        if !made {
+            println!("passed over: a file system in memory can't be mounted here");
+            return None;
+        }
+        let disk = Disk(data);
+        super::lab::copy(&aside, &disk.0);
+        Some(disk)
+    }
+
+    fn leave(&self, free: u64) {
+        let filler = self.0.join("filler");
+        let _ = fs::remove_file(&filler);
+        let stat = rustix::fs::statvfs(&self.0).unwrap();
+        let now = stat.f_bavail * stat.f_frsize;
+        let fill = usize::try_from(now.saturating_sub(free)).unwrap();
+        fs::write(&filler, vec![7u8; fill]).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let gone = Command::new("umount").arg(&self.0).status();
+        assert!(std::thread::panicking() || gone.is_ok_and(|s| s.success()));
+    }
+}
+
+fn held(p: &Place) -> BTreeMap<PathBuf, String> {
+    let mut all = p.bytes();
+    all.retain(|path, _| !path.ends_with("filler"));
+    all
+}
+
+/// The bytes of what nothing else can give back.
+fn precious(p: &Place) -> BTreeMap<PathBuf, String> {
+    let mut all = p.bytes();
+    all.retain(|path, _| {
+        path.ends_with("CURRENT")
+            || path.ends_with("coverage.jsonl")
+            || path.ends_with("agent_search.db")
+            || path.starts_with("backups")
+            || path.starts_with("raw-mirror/packs")
+            || path.starts_with("raw-mirror/sources")
+    });
+    all
+}
+
+/// What is wrong with the applies of one state.
+fn wrong(state: &State, rooms: &[u64], ends: &Mutex<BTreeMap<String, u32>>) -> Vec<String> {
+    let p = Place::copy_of(&state.path());
+    let Some(disk) = Disk::below(&p) else {
+        return Vec::new();
+    };
+    let words = state.words_at(&p, &state.apply);
+    let needs = state.planned.json["repair_plan"]["required_bytes"]
+        .as_u64()
+        .or(state.planned.json["restore_plan"]["required_bytes"].as_u64())
+        .or(state.planned.json["backup_plan"]["required_bytes"].as_u64())
+        .unwrap_or(0);
+    // Before anything else, whoever has the lock ends what was killed; and without a data directory there
+    // is no lock yet.
+    let check = p.run(&["doctor", "check"]);
+    let first =
+        check.stdout.contains("\"interrupted-operation\"") || !state.sandbox.data().exists();
+    let strict = needs > 0 && !first;
+    let mut wrong = Vec::new();
+    let mut applied = false;
+    for kib in rooms {
+        disk.leave(kib << 10);
+        let (before, kept) = (held(&p), precious(&p));
+        let ran = p.run(&words);
+        let kind = ran.json["err"]["kind"].as_str().unwrap_or("-").to_owned();
+        let end = format!("{} {kind}", ran.code);
+        *ends.lock().unwrap().entry(end.clone()).or_insert(0) += 1;
+        if ran.code == 0 {
+            applied = true;
+            break;
+        }
+        if !ran.json["operation_outcome"].is_object() {
+            wrong.push(format!("{kib} KiB: no document"));
+        }
+        if strict {
+            let number =
+                |of: &str| -> Option<u64> { ran.json["err"]["context"][of].as_str()?.parse().ok() };
+            if end != "21 no-space" || number("required_bytes") <= number("free_bytes") {
+                wrong.push(format!("{kib} KiB: {end}: {}", ran.json["err"]));
+            }
+            if held(&p) != before {
+                wrong.push(format!("{kib} KiB: refused, and something was written"));
+            }
+        } else if precious(&p) != kept {
+            wrong.push(format!("{kib} KiB: {end}, and an archive has changed"));
+        }
+        if !p.run(&["doctor", "check"]).json["operation_outcome"].is_object() {
+            wrong.push(format!("{kib} KiB: check gives no document"));
+        }
+    }
+    let _ = fs::remove_file(disk.0.join("filler"));
+    if applied {
+        return wrong;
+    }
+    let ran = p.run(&words);
+    if strict {
+        if ran.code != 0 {
+            wrong.push(format!("with room: {} {}", ran.code, ran.json["err"]));
+        }
+    } else if ![0, 20, 21].contains(&ran.code) {
+        wrong.push(format!("with room: {} {}", ran.code, ran.json["err"]));
+    }
+    let check = p.run(&["doctor", "check"]);
+    if check.stdout.contains("\"interrupted-operation\"") {
+        wrong.push("with room: a run is still open".to_owned());
+    }
+    wrong
+}
+
+#[test]
+fn no_kind_of_plan_begins_without_room() {
+    let rooms: &[u64] = if super::is_long() {
+        &[
+            0, 4, 8, 16, 24, 48, 64, 96, 128, 192, 256, 384, 512, 700, 900,
+        ]
+    } else {
+        &[0, 24, 200]
+    };
+    let (bad, ends) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
+    each(KINDS.len(), 2, |i| {
+        let state: &State = KINDS[i].state;
+        let found = wrong(state, rooms, &ends);
+        let (kind, action) = (state.words.join(" "), &state.planned.stdout);
+        let action = action.split("\"action\":\"").nth(1).unwrap_or_default();
+        let action = action.split('"').next().unwrap_or_default();
+        let found = found
+            .into_iter()
+            .map(|w| format!("{i} {kind} ({action}): {w}"));
+        bad.lock().unwrap().extend(found);
+    });
+    let (bad, ends) = (bad.into_inner().unwrap(), ends.into_inner().unwrap());
+    let all: u32 = ends.values().sum();
+    println!("{ends:?}");
+    println!(
+        "torture | R10 plans on a disk without room | {all} | {} | {} |",
+        all as usize - bad.len().min(all as usize),
+        bad.len()
+    );
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
