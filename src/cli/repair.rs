@@ -99,7 +99,13 @@ pub(super) fn fix(ctx: &Context, args: &DoctorArgs) -> Result<Report<FixBody>> {
         detail: Detail::Brief,
         deterministic: args.check.deterministic,
     };
-    let words = ["doctor", "--fix"].map(str::to_owned).to_vec();
+    let mut words = vec!["doctor", "--fix"];
+    words.extend(args.force_rebuild.then_some("--force-rebuild"));
+    words.extend(
+        args.allow_repeated_repair
+            .then_some("--allow-repeated-repair"),
+    );
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     let showing = planned::showing(ctx, &apply, &words);
     let refusals: Vec<String> = came
         .plan()

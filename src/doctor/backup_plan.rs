@@ -228,7 +228,10 @@ impl Planner for RestorePlanner {
         let gained = backup
             .coverage
             .iter()
-            .map(|(id, n)| n.saturating_sub(wanted.get(id).copied().unwrap_or(0)))
+            .map(|(id, n)| {
+                let live = live.as_ref().and_then(|l| l.coverage.get(id));
+                n.saturating_sub(live.copied().unwrap_or(0))
+            })
             .sum();
         notes.gained = Some(gained);
         let mut gates = vec![coverage_gate(&missing, self.keep_newer)];

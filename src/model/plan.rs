@@ -17,6 +17,9 @@ use super::provider::Provider;
 /// The word for accepting a loss, in events and receipts.
 pub const ACCEPT_LOSS: &str = "accept-loss";
 
+/// The option of a plan that makes derived data anew even where it is as it should be.
+pub const FORCE_REBUILD: &str = "force-rebuild";
+
 /// Version of the covered body; in every fingerprint.
 pub const FORMAT: u32 = 1;
 

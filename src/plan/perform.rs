@@ -9,7 +9,7 @@ use super::stage::{Staged, givers, outgoing, stage};
 use crate::disk::{Capture, Root};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::plan::{Action, Coverage, DerivedAsset, PlanKind, Recipe};
+use crate::model::plan::{Action, Coverage, DerivedAsset, FORCE_REBUILD, PlanKind, Recipe};
 use crate::model::watch::Watch;
 use crate::store::archive::ArchiveWriter;
 use crate::store::backup::{self, Making};
@@ -369,8 +369,12 @@ impl Run<'_> {
     fn rebuild_derived(&mut self, asset: DerivedAsset, now: i64) -> Result<String> {
         match asset {
             DerivedAsset::LexicalIndex => {
-                let done =
-                    Lexical.refresh(self.cap, true, self.watch.progress, self.watch.interrupt)?;
+                let (progress, interrupt) = (self.watch.progress, self.watch.interrupt);
+                let done = if self.plan.body().options.contains_key(FORCE_REBUILD) {
+                    Lexical.renew(self.cap, progress, interrupt)?
+                } else {
+                    Lexical.refresh(self.cap, true, progress, interrupt)?
+                };
                 Ok(if done.is_some() {
                     "the lexical index serves every message".to_owned()
                 } else {

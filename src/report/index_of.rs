@@ -155,7 +155,7 @@ fn lexical(outcome: &LexicalOutcome) -> IndexLexical {
             outcome: match done.rebuilt {
                 None if done.changed() => LexicalDone::Updated,
                 None => LexicalDone::Unchanged,
-                Some(Cause::Missing) => LexicalDone::Built,
+                Some(Cause::Missing | Cause::Asked) => LexicalDone::Built,
                 Some(Cause::Unfinished) => LexicalDone::Resumed,
                 Some(Cause::Outdated) => LexicalDone::RebuiltOutdated,
                 Some(Cause::Hollow) => LexicalDone::RebuiltHollow,

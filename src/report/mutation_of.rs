@@ -40,6 +40,10 @@ pub fn apply_argv(showing: Showing<'_>, plan: &Plan) -> Option<Vec<String>> {
     }
     let mut argv = vec!["cass".to_owned()];
     argv.extend(showing.words.iter().cloned());
+    if plan.body().kind == PlanKind::Fix {
+        // It needs nobody's approval, and takes none.
+        return showing.site.argv(argv);
+    }
     let flags = ["--yes", "--plan-fingerprint", plan.fingerprint().as_str()].map(str::to_owned);
     // Before the separator behind which everything is a name.
     let at = argv.iter().position(|w| w == "--").unwrap_or(argv.len());

@@ -37,6 +37,17 @@ pub trait Derived {
         interrupt: &Interrupt,
     ) -> Result<Option<Refreshed>>;
 
+    /// Makes it anew, whatever is there. `None` without an archive.
+    ///
+    /// # Errors
+    /// As [`Derived::refresh`].
+    fn renew(
+        &self,
+        cap: Capture<'_>,
+        progress: &dyn Progress,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Refreshed>>;
+
     /// Reads all of it; what is wrong, or `None`. Once `until` is reached, the answer says nothing.
     ///
     /// # Errors
@@ -75,6 +86,15 @@ impl Derived for Lexical {
         interrupt: &Interrupt,
     ) -> Result<Option<Refreshed>> {
         lexical::refresh(cap, deep, progress, interrupt)
+    }
+
+    fn renew(
+        &self,
+        cap: Capture<'_>,
+        progress: &dyn Progress,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Refreshed>> {
+        lexical::renew(cap, progress, interrupt)
     }
 
     fn verify(&self, root: &Root, until: &Until) -> Result<Option<String>> {

@@ -245,3 +245,28 @@ fn sealed_generations_are_listed_beside_backups() {
     let refused = s.run(&["doctor", "backups", "restore", &old]).expect(23);
     assert_eq!(refused.at("/err/hint_argv/2"), "repair");
 }
+
+/// Against what the live archive has, not against what was promised once.
+#[test]
+fn a_rehearsal_counts_what_would_be_gained() {
+    let s = indexed();
+    let id = backed_up(&s);
+    let numbers = |s: &Sandbox, words: &[&str]| {
+        let ran = s.run(words);
+        let of = |key: &str| ran.number(&format!("/restore_rehearsal/{key}"));
+        (ran.code, of("gained_records"), of("lost_records"))
+    };
+    let restore = ["doctor", "backups", "restore", &id];
+    // Three records are taken out of the live archive.
+    let conn = rusqlite::Connection::open(db(&s)).unwrap();
+    conn.execute_batch(
+        "PRAGMA foreign_keys=OFF; CREATE TEMP TABLE gone AS SELECT id FROM records ORDER BY id LIMIT 3; \
+         DELETE FROM messages WHERE id>>24 IN (SELECT id FROM gone); \
+         DELETE FROM records WHERE id IN (SELECT id FROM gone);",
+    )
+    .unwrap();
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        .unwrap();
+    drop(conn);
+    assert_eq!(numbers(&s, &restore), (0, 3, 0));
+}

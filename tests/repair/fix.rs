@@ -9,6 +9,10 @@ use super::sandbox::{Sandbox, files_below};
 const SESSION: &str = ".claude/projects/-src-a/00000000-0000-4000-8000-000000000001.jsonl";
 const FIX: [&str; 2] = ["doctor", "--fix"];
 
+fn lexical(s: &Sandbox) -> String {
+    fs::read_to_string(s.data().join("derived/lexical/CURRENT")).unwrap()
+}
+
 fn hits(s: &Sandbox) -> usize {
     let found = s.run(&["search", "harbour"]).expect(0);
     found.at("/hits").as_array().unwrap().len()
@@ -126,4 +130,29 @@ fn a_damaged_row_is_not_touched() {
     s.run(&FIX);
     assert_eq!(fs::read(db(&s)).unwrap(), damaged);
     s.run(&["doctor", "check", "--deep"]).expect(1);
+}
+
+/// As the receipt says.
+#[test]
+fn what_is_sound_is_made_anew_when_that_is_asked_for() {
+    let s = indexed();
+    let (truth, found) = (exported(&s), hits(&s));
+    let before = lexical(&s);
+    let forced = s.run(&["doctor", "--fix", "--force-rebuild"]).expect(0);
+    assert_eq!(forced.text("/status"), "applied", "{}", forced.stdout);
+    assert_ne!(lexical(&s), before);
+    assert_eq!((hits(&s), exported(&s)), (found, truth));
+}
+
+/// What is printed can be pasted: a fix takes no fingerprint.
+#[test]
+fn the_words_that_a_fix_prints_are_read() {
+    let s = indexed();
+    spoil_lexical(&s);
+    let fixed = s.run(&FIX).expect(0);
+    let argv = fixed.at("/fix_plan/apply_argv");
+    if let Some(argv) = argv.as_array() {
+        let words: Vec<&str> = argv.iter().skip(1).map(|w| w.as_str().unwrap()).collect();
+        assert_ne!(s.run(&words).code, 2, "{words:?}");
+    }
 }

@@ -8,8 +8,8 @@ use crate::disk::Root;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::interrupt::{Interrupt, Until};
 use crate::model::plan::{
-    Action, ArchiveState, Body, Count, DerivedAsset, Draft, Gate, GateResult, GateVerdict, Notes,
-    PlanKind,
+    Action, ArchiveState, Body, Count, DerivedAsset, Draft, FORCE_REBUILD, Gate, GateResult,
+    GateVerdict, Notes, PlanKind,
 };
 use crate::plan::{Ground, Planner};
 use crate::store::archive::{Agreement, ArchiveReader};
@@ -47,7 +47,7 @@ impl Planner for FixPlanner {
         let mut body = Body::new(PlanKind::Fix, ArchiveState::Never);
         if self.force_rebuild {
             body.options
-                .insert("force-rebuild".to_owned(), "true".to_owned());
+                .insert(FORCE_REBUILD.to_owned(), "true".to_owned());
         }
         if self.allow_repeated {
             body.options

@@ -40,6 +40,8 @@ pub enum Cause {
     Hollow,
     /// It could not be read.
     Corrupt,
+    /// Nothing was wrong with it: somebody wants it made anew.
+    Asked,
 }
 
 /// What a run did to the index.
@@ -108,6 +110,22 @@ pub fn refresh(
     };
     let archive = ArchiveReader::open(root)?.ok_or_else(gone)?;
     rebuild(cap, archive, cause, messages, progress, interrupt).map(Some)
+}
+
+/// Makes the index anew, whatever the one is that is there. `None` when there is no archive.
+///
+/// # Errors
+/// As [`refresh`].
+pub fn renew(
+    cap: Capture<'_>,
+    progress: &dyn Progress,
+    interrupt: &Interrupt,
+) -> Result<Option<Refreshed>> {
+    let Some(archive) = ArchiveReader::open(cap.root())? else {
+        return Ok(None);
+    };
+    let messages = archive.counts()?.messages;
+    rebuild(cap, archive, Cause::Asked, messages, progress, interrupt).map(Some)
 }
 
 fn gone() -> Error {

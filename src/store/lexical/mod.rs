@@ -12,7 +12,7 @@ mod snippet;
 mod state;
 mod tokens;
 
-pub use build::{Cause, Refreshed, refresh};
+pub use build::{Cause, Refreshed, refresh, renew};
 pub use cursor::Cursor;
 pub use query::Query;
 pub use schema::Served;
