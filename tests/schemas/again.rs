@@ -61,15 +61,3 @@ fn what_else_failed_keeps_no_index_from_migrating() {
         assert_eq!(schema(&db(&s)), present());
     }
 }
-
-/// A restore of what was before would put the same rows into the present schema once more.
-#[test]
-fn a_migration_that_was_built_upon_is_not_undone_and_nothing_useless_is_offered() {
-    let s = Frozen::of(1).copied();
-    s.put(super::sources::NEW, &super::sources::new());
-    let index = s.run(&["index"]).expect(0);
-    let run = index.text("/migrated/run_id").to_owned();
-    let undo = s.run(&["doctor", "runs", "undo", &run]).expect(21);
-    assert_eq!(undo.text("/err/context/gate"), "nothing-since");
-    assert!(undo.at("/err/hint_argv").is_null(), "{}", undo.stdout);
-}
