@@ -217,16 +217,6 @@ fn nothing_since(root: &Root, receipt: &Receipt, notes: &mut Notes) -> Result<Ga
             reason: "nothing was committed since the run".to_owned(),
         });
     }
-    if receipt.kind == PlanKind::Migrate {
-        // A restore puts the same rows into the present schema: it brings nothing back.
-        return Ok(GateResult {
-            gate: Gate::NothingSince,
-            verdict: GateVerdict::Block,
-            reason: "the archive moved on since its migration; an undo would drop what was \
-                     committed, and has no row to give back that the archive lacks"
-                .to_owned(),
-        });
-    }
     let before = receipt.before.as_ref().map(ToString::to_string);
     notes.instead = before.map(|id| {
         [
