@@ -690,6 +690,7 @@ const HANDED: &str = "/dev/shm/cass-hostile-handed-canary";
 fn changed_by_hand(sound: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n)";
     let touch = format!("writefile('{HANDED}','x')");
+    let columns = "conversation, role, kind, tool_name, call_id, model, is_error, row_hash";
     let cases = [
         (
             "a view that never ends in the place of the messages",
@@ -723,6 +724,16 @@ fn changed_by_hand(sound: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
              text, tool_name, call_id, model, is_error, row_hash); DROP TABLE skips; \
              CREATE VIRTUAL TABLE skips USING rtree(id, a, b);"
                 .to_owned(),
+        ),
+        (
+            "a computed column of 40 MB a row",
+            format!(
+                "ALTER TABLE messages RENAME TO was; CREATE TABLE messages(id INTEGER PRIMARY KEY, \
+                 conversation INTEGER NOT NULL, role TEXT NOT NULL, kind TEXT NOT NULL, \
+                 text TEXT AS (hex(zeroblob(20000000))), tool_name TEXT, call_id TEXT, model TEXT, \
+                 is_error INTEGER, row_hash BLOB NOT NULL) STRICT; \
+                 INSERT INTO messages(id, {columns}) SELECT id, {columns} FROM was; DROP TABLE was;"
+            ),
         ),
         (
             "values of wrong types",

@@ -121,7 +121,7 @@ impl FixPlanner {
         let marker = leftovers::marker(root)?;
         body.marker = marker.digest().map(|d| d.to_hex());
         if marker != MarkerState::Absent && !self.allow_repeated {
-            doubts.push("an earlier repair failed and left a marker".to_owned());
+            doubts.push("an earlier run failed and left a marker".to_owned());
         }
         match generation::locate(root) {
             Ok(Live::Never { .. }) => return Ok(doubts),

@@ -214,7 +214,7 @@ impl RepairPlanner {
             MarkerState::Absent => (GateVerdict::Pass, "no earlier repair failed".to_owned()),
             _ if self.allow_repeated => (
                 GateVerdict::Warn,
-                "an earlier repair failed, and a repeat was asked for".to_owned(),
+                "an earlier run failed, and a repeat was asked for".to_owned(),
             ),
             MarkerState::Present { marker, .. } => (
                 GateVerdict::Block,
@@ -226,7 +226,7 @@ impl RepairPlanner {
             ),
             MarkerState::Corrupt { .. } => (
                 GateVerdict::Block,
-                "an earlier repair failed, and its marker is damaged".to_owned(),
+                "an earlier run failed, and its marker is damaged".to_owned(),
             ),
         };
         if verdict == GateVerdict::Block {
