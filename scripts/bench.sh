@@ -3,11 +3,12 @@
 # they are installed) on the same bytes in the same run. Absolute numbers say little: another
 # process on the machine moves them by half.
 #
-#   scripts/bench.sh [small|full|session-log]
+#   scripts/bench.sh [small|full|session-log|hot-wal]
 #
 # small: 300 sessions, 30,000 messages (36 MB), one minute. full: 10,000 sessions, 1,000,000
 # messages (1.2 GB), and a source of 500 MB; about 20 minutes and 8 GB of disk on 2 cores.
 # session-log: session logs of DSH alone, 500 MB and 2 GB, as full has them.
+# hot-wal: an archive of 3 GB whose WAL holds commits, sound and then damaged; 10 minutes and 15 GB of disk.
 # BENCH_DSH_READER: a command that reads a whole raw log, named behind it, with the harness's own reader;
 # without it the reader of format 0 comes from npm (scripts/dsh-reader.mjs), where there is one.
 # Knobs: BENCH_DIR (default: a folder under $TMPDIR, removed at the end), KEEP=1,
@@ -21,8 +22,9 @@ case $size in
 small) sessions=300 messages=30000 quarter=75 big_messages=12000 spawns=30 log_mb=100 long_log_mb=0 ;;
 full) sessions=10000 messages=1000000 quarter=2500 big_messages=420000 spawns=50 log_mb=500 long_log_mb=2000 ;;
 session-log) log_mb=500 long_log_mb=2000 ;;
+hot-wal) sessions=24000 messages=2400000 ;;
 *)
-  echo "use: scripts/bench.sh [small|full|session-log]" >&2
+  echo "use: scripts/bench.sh [small|full|session-log|hot-wal]" >&2
   exit 2
   ;;
 esac
@@ -169,6 +171,56 @@ session_log() {
 if [ "$size" = session-log ]; then
   session_log
   printf '\n%s MB; %s\n' "$log_mb" "$(machine)"
+  print_table
+  exit 0
+fi
+
+# The plan of a repair of the data directory $1; its fingerprint in $fp.
+plan() {
+  measure "$dir/home" "$1" doctor repair --json
+  expect 0 "cass doctor repair"
+  fp=$(grep -o '"plan_fingerprint":"[^"]*"' "$dir/out.json" | head -1 | cut -d'"' -f4)
+}
+# Commits that wait in the WAL need no plan. A reader keeps them there: what a killed run leaves as well.
+hot_wal() {
+  local data=$1 live grown size_mb
+  live=$data/generations/$(cat "$data/CURRENT")
+  grown=$(find "$dir/home" -name '*.jsonl' | sort | head -1)
+  tail -n 1 "$grown" >>"$grown"
+  flock -s "$data/locks/archive.lock" env HOME="$dir/home" "$cass" --data-dir "$data" index --json --skip-lexical >/dev/null
+  [ -s "$live/agent_search.db-wal" ] || { echo "bench: the WAL is not hot" >&2; exit 1; }
+  plan "$data"
+  grep -q '"status":"no-op"' "$dir/out.json" || { echo "bench: a hot WAL needs a plan" >&2; exit 1; }
+  size_mb=$(du -sm "$live" | cut -f1)
+  row "repair of a sound archive, hot WAL" "$seconds" s "$size_mb" "MB of archive, every row verified" info
+  row "repair, sound: peak RSS" "$((kib / 1024))" MiB 256 limit le 1
+}
+# Rung 1: the WAL lost the commits in it, the mirror gives them again.
+damaged_wal() {
+  local data=$1 wal byte db_bytes
+  wal=$data/generations/$(cat "$data/CURRENT")/agent_search.db-wal
+  byte=$(od -An -tu1 -j60 -N1 "$wal")
+  printf "\\x$(printf %02x $((byte ^ 1)))" | dd of="$wal" bs=1 seek=60 conv=notrunc status=none
+  plan "$data"
+  grep -q '"recipe":{"from":"recover"' "$dir/out.json" || { echo "bench: a damaged WAL needs more than rung 1" >&2; exit 1; }
+  row "plan of rung 1" "$seconds" s "$index" "first index" info
+  db_bytes=$(stat -c %s "${wal%-wal}")
+  measure "$dir/home" "$data" doctor repair --json --yes --plan-fingerprint "$fp"
+  expect 0 "cass doctor repair --yes"
+  row "rung 1: plan again, copy, replay, verify, promote" "$seconds" s "$(awk -v b="$db_bytes" 'BEGIN { print b / 1e9 }')" "GB of archive" info
+  row "rung 1: peak RSS" "$((kib / 1024))" MiB 256 limit le 1
+}
+if [ "$size" = hot-wal ]; then
+  note "== corpus"
+  "$corpus" "$sessions" "$messages" 1 "$dir/home" >&2
+  note "== index"
+  measure "$dir/home" "$dir/data" index --json --skip-lexical
+  expect 0 "cass index"
+  index=$seconds
+  note "== a hot WAL, sound and damaged"
+  hot_wal "$dir/data"
+  damaged_wal "$dir/data"
+  printf '\n%s sessions, %s messages; %s\n' "$sessions" "$messages" "$(machine)"
   print_table
   exit 0
 fi
@@ -328,24 +380,9 @@ note "== repair: nothing to do with a hot WAL, then a rebuild from the mirror"
 # Of the part without the large source, whose archive is still as the runs above left it.
 copy=$dir/data-repair
 cp -a "$dir/data" "$copy"
-live=$(cat "$copy/CURRENT")
-plan() { # the plan of a repair; its fingerprint in $fp
-  measure "$dir/home" "$copy" doctor repair --json
-  expect 0 "cass doctor repair"
-  fp=$(grep -o '"plan_fingerprint":"[^"]*"' "$dir/out.json" | head -1 | cut -d'"' -f4)
-}
-# A reader keeps the last commits in the WAL: what a killed run leaves as well.
-grown=$(find "$dir/home" -name '*.jsonl' | sort | head -1)
-tail -n 1 "$grown" >>"$grown"
-flock -s "$copy/locks/archive.lock" env HOME="$dir/home" "$cass" --data-dir "$copy" index --json --skip-lexical >/dev/null
-[ -s "$copy/generations/$live/agent_search.db-wal" ] || note "the WAL is not hot"
-plan
-grep -q '"status":"no-op"' "$dir/out.json" || { echo "bench: a hot WAL needs a plan" >&2; exit 1; }
-size_mb=$(du -sm "$copy/generations/$live" | cut -f1)
-row "repair of a sound archive, hot WAL" "$seconds" s "$size_mb" "MB of archive, every row verified" info
-row "repair, sound: peak RSS" "$((kib / 1024))" MiB 256 limit le 1
-rm -f "$copy/generations/$live/agent_search.db"
-plan
+hot_wal "$copy"
+rm -f "$copy/generations/$(cat "$copy/CURRENT")/agent_search.db"
+plan "$copy"
 row "plan of a rebuild" "$seconds" s "$index" "first index" info
 measure "$dir/home" "$copy" doctor repair --json --yes --plan-fingerprint "$fp"
 expect 0 "cass doctor repair --yes"
