@@ -201,28 +201,14 @@ fn a_plan_meets_a_failing_sync() {
 /// R11: a fault within a repair, and a second one within the run that finishes it.
 #[test]
 fn a_second_fault_where_the_first_is_finished() {
-    let plans: &[Plan] = if is_long() {
-        &[
-            Plan::Rebuild,
-            Plan::Recover,
-            Plan::Salvage,
-            Plan::FromBackup,
-            Plan::Restore,
-            Plan::Undo,
-            Plan::RePoint,
-            Plan::Accept,
-            Plan::Begin,
-            Plan::Migrate,
-        ]
-    } else {
-        &[Plan::Rebuild, Plan::Undo]
-    };
-    let asked = plans.iter().copied().filter(|p| p.is_asked_for());
-    let plans: Vec<Plan> = asked.collect();
+    let mut asked = plans();
+    if !is_long() {
+        asked.retain(|p| WHOLE.contains(p));
+    }
     let (first, second) = if is_long() { (60, 8) } else { (5, 2) };
     let shelf = Shelf::shared();
     let pairs = AtomicUsize::new(0);
-    let wrong: Vec<String> = plans
+    let wrong: Vec<String> = asked
         .par_iter()
         .flat_map_iter(|plan| {
             let mut wrong = Vec::new();
@@ -340,7 +326,7 @@ fn ten_failed_repairs_leave_what_one_leaves() {
 #[test]
 fn an_apply_syncs_in_order() {
     let shelf = Shelf::shared();
-    for plan in plans().into_iter().filter(|p| *p != Plan::Fix) {
+    for plan in plans() {
         if shelf.calls(plan).is_none() {
             return;
         }
