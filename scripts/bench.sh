@@ -185,7 +185,8 @@ plan() {
 hot_wal() {
   local data=$1 live grown size_mb
   live=$data/generations/$(cat "$data/CURRENT")
-  grown=$(find "$dir/home" -name '*.jsonl' | sort | head -1)
+  # Not head: what ends first would end the others with a signal.
+  grown=$(find "$dir/home" -name '*.jsonl' | sort | sed -n 1p)
   tail -n 1 "$grown" >>"$grown"
   flock -s "$data/locks/archive.lock" env HOME="$dir/home" "$cass" --data-dir "$data" index --json --skip-lexical >/dev/null
   [ -s "$live/agent_search.db-wal" ] || { echo "bench: the WAL is not hot" >&2; exit 1; }
