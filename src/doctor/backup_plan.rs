@@ -99,14 +99,7 @@ impl Planner for BackupPlanner {
         }
         Ok(Draft {
             body,
-            gates: vec![
-                promise_gate(lost),
-                GateResult {
-                    gate: Gate::Storage,
-                    verdict: GateVerdict::AtApply,
-                    reason: format!("{required} bytes must be free when it is applied"),
-                },
-            ],
+            gates: vec![promise_gate(lost)],
             notes: Notes {
                 required_bytes: required,
                 reasons: vec![match at_this_head {
@@ -311,14 +304,6 @@ impl Planner for RestorePlanner {
             },
             Action::PromoteCandidate,
         ];
-        gates.push(GateResult {
-            gate: Gate::Storage,
-            verdict: GateVerdict::AtApply,
-            reason: format!(
-                "{} bytes must be free when it is applied",
-                notes.required_bytes
-            ),
-        });
         Ok(Draft { body, gates, notes })
     }
 }

@@ -6,6 +6,7 @@
 use super::fingerprint::moved;
 use super::ground::{Ground, Planner, nothing_there, refuse_unsafe};
 use super::perform::{Performed, perform};
+use super::room;
 use super::sealed::{Approval, Plan};
 use crate::disk::{Capture, Root, WriterLock};
 use crate::env::Env;
@@ -86,12 +87,13 @@ pub fn apply(
     };
     refuse_unsafe(&root)?;
     refuse_newer(&root)?;
-    let lock = WriterLock::acquire(root, planner.kind().command(), env.now_ms())?;
+    let lock = WriterLock::acquire(root, planner.kind().command(), env.now_ms())
+        .map_err(|e| room::for_lock(env.data_dir(), e))?;
     let cap = Capture::new(&lock);
     let root = cap.root();
     let ground = Ground::under(env, root, watch);
     let mut finished = Vec::new();
-    let mut plan = Plan::seal(planner.plan(&ground)?)?;
+    let mut plan = Plan::make(planner, &ground)?;
     let is_finishing = |plan: &Plan| {
         let actions = &plan.body().actions;
         !actions.is_empty()
@@ -102,9 +104,10 @@ pub fn apply(
     // A plan to finish killed runs is about the state before they are finished; any other is about
     // the state after.
     if !(is_finishing(&plan) && approves(approval, &plan)) {
+        room::to_finish(root)?;
         finished = run::finish_interrupted(cap, env.now_ms(), watch.interrupt)?;
         if !finished.is_empty() {
-            plan = Plan::seal(planner.plan(&ground)?)?;
+            plan = Plan::make(planner, &ground)?;
         }
     }
     if !approves(approval, &plan) {
@@ -154,7 +157,7 @@ fn may_begin(root: &Root, plan: &Plan, watch: Watch<'_>) -> Result<()> {
             "Nothing was changed. Run the command without --yes: it rehearses the restore.",
         ));
     }
-    check_room(root, plan)?;
+    room::for_plan(root, plan)?;
     check_sound(root, plan, watch)
 }
 
@@ -186,7 +189,7 @@ enum Begun {
 
 /// Makes the data directory for a plan that was approved before there was one, and for no other.
 fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>) -> Result<Begun> {
-    let plan = Plan::seal(planner.plan(&Ground::nowhere(env, watch))?)?;
+    let plan = Plan::make(planner, &Ground::nowhere(env, watch))?;
     if plan.is_empty() && !planner.begins() {
         return Err(nothing_there(env));
     }
@@ -199,7 +202,7 @@ fn begin(env: &Env, planner: &dyn Planner, approval: &Approval, watch: Watch<'_>
     if plan.is_empty() {
         return Ok(Begun::NoOp(Box::new(plan)));
     }
-    check_room(&Root::absent(env.data_dir()), &plan)?;
+    room::for_plan(&Root::absent(env.data_dir()), &plan)?;
     make_data_dir(env).map(Begun::Made)
 }
 
@@ -232,7 +235,7 @@ pub fn migrate(
     watch: Watch<'_>,
 ) -> Result<Receipt> {
     let root = cap.root();
-    let plan = Plan::seal(planner.plan(&Ground::under(env, root, watch))?)?;
+    let plan = Plan::make(planner, &Ground::under(env, root, watch))?;
     if plan.body().kind != PlanKind::Migrate || plan.is_empty() {
         return Err(Error::new(
             ErrorKind::Internal,
@@ -242,7 +245,7 @@ pub fn migrate(
     if let Some(error) = plan.blocked() {
         return Err(error);
     }
-    check_room(root, &plan)?;
+    room::for_plan(root, &plan)?;
     match perform(env, cap, &plan, watch)? {
         Performed::Done(receipt) => Ok(*receipt),
         Performed::Failed {
@@ -315,25 +318,6 @@ fn mismatch(approval: &Approval, plan: &Plan, finished: &[Finished]) -> Error {
         error = error.with_context("moved", names.join(" "));
     }
     telling(error, finished)
-}
-
-/// Room for all of it, before anything is written.
-pub(super) fn check_room(root: &Root, plan: &Plan) -> Result<()> {
-    let required = plan.notes().required_bytes;
-    let free = root.free_bytes()?;
-    if free >= required {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorKind::NoSpace,
-        format!(
-            "the plan needs {required} bytes and {free} are free in {}; nothing of it was begun",
-            root.path().display()
-        ),
-    )
-    .with_hint("Make room and run the same command again: the plan is still good.")
-    .with_context("required_bytes", required.to_string())
-    .with_context("free_bytes", free.to_string()))
 }
 
 /// A backup is made of an archive that verifies, and of no other: told before anything is written.

@@ -12,6 +12,7 @@ mod ground;
 mod loss;
 mod perform;
 mod rehearse;
+mod room;
 mod sealed;
 mod session_log;
 mod stage;
@@ -36,5 +37,5 @@ pub fn plan(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Plan> 
     if let Some(root) = ground.root() {
         ground::refuse_unsafe(root)?;
     }
-    Plan::seal(planner.plan(&ground)?)
+    Plan::make(planner, &ground)
 }

@@ -40,18 +40,19 @@ pub fn rehearse(env: &Env, planner: &dyn Planner, watch: Watch<'_>) -> Result<Re
     refuse_unsafe(&root)?;
     crate::store::version::refuse_newer(&root)?;
     // Nothing of another program's, and nothing for a plan that can't be made, is ever written.
-    Plan::seal(planner.plan(&Ground::under(env, &root, watch))?)?;
+    Plan::make(planner, &Ground::under(env, &root, watch))?;
     let lock = WriterLock::acquire(root, planner.kind().command(), env.now_ms())?;
     let cap = Capture::new(&lock);
+    super::room::to_finish(cap.root())?;
     run::finish_interrupted(cap, env.now_ms(), watch.interrupt)?;
-    let plan = Plan::seal(planner.plan(&Ground::under(env, cap.root(), watch))?)?;
+    let plan = Plan::make(planner, &Ground::under(env, cap.root(), watch))?;
     let Some(Action::StageCandidate { recipe }) = plan.body().actions.first().cloned() else {
         return Err(Error::new(
             ErrorKind::Internal,
             "a plan without a candidate can't be rehearsed",
         ));
     };
-    super::apply::check_room(cap.root(), &plan)?;
+    super::room::for_plan(cap.root(), &plan)?;
     let id = fresh_generation(cap)?;
     let begun = env.now_ms();
     let intent = Intent {

@@ -4,8 +4,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::{Body, Draft, Gate, GateResult, GateVerdict, Notes};
 
 use super::fingerprint::Fingerprint;
+use super::ground::{Ground, Planner};
+use super::room;
 
-/// A plan whose fingerprint covers it. Made by [`Plan::seal`] alone.
+/// A plan whose fingerprint covers it. Made by [`Plan::make`] alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     draft: Draft,
@@ -13,11 +15,21 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Seals a draft.
+    /// Asks the planner, adds the room that the plan needs, and seals it.
     ///
     /// # Errors
-    /// `internal` when it can't be put in canonical form.
-    pub fn seal(draft: Draft) -> Result<Plan> {
+    /// What the planner says; `io`; `internal` when it can't be put in canonical form.
+    pub(super) fn make(planner: &dyn Planner, ground: &Ground<'_>) -> Result<Plan> {
+        let mut draft = planner.plan(ground)?;
+        let required = room::needed(ground.root(), &draft.body, draft.notes.required_bytes)?;
+        draft.notes.required_bytes = required;
+        if required > 0 {
+            draft.gates.push(GateResult {
+                gate: Gate::Storage,
+                verdict: GateVerdict::AtApply,
+                reason: format!("{required} bytes must be free when it is applied"),
+            });
+        }
         let fingerprint = Fingerprint::of(&draft.body)?;
         Ok(Plan { draft, fingerprint })
     }

@@ -66,6 +66,8 @@ struct Builder<'b> {
     id: &'b GenerationId,
     watch: Watch<'b>,
     provenance: Provenance,
+    /// Records of each conversation of the candidate, as far as it was told who gave them.
+    held: BTreeMap<String, u64>,
     /// Conversations of which, right behind the promised captures, exactly what was promised was there.
     proven: BTreeSet<String>,
 }
@@ -90,6 +92,7 @@ pub(super) fn stage(
         id,
         watch,
         provenance: Provenance::default(),
+        held: BTreeMap::new(),
         proven: BTreeSet::new(),
     };
     let (generation, head) = match recipe {
@@ -133,6 +136,7 @@ impl Builder<'_> {
         })?;
         let mut archive = self.taken_over(&layout::archive_db(of.as_str()), &manifest)?;
         self.provenance.kind = "copied".to_owned();
+        self.gave(&archive, AuthorityClass::Archive)?;
         self.replay(&mut archive, false)?;
         archive.finish_staged(self.cap, Some(self.provenance.clone()))
     }
@@ -142,6 +146,7 @@ impl Builder<'_> {
         let manifest = generation::manifest(self.cap.root(), &id)?.ok_or_else(|| gone(of))?;
         let archive = self.taken_over(&layout::archive_db(id.as_str()), &manifest)?;
         self.provenance.kind = "migrated".to_owned();
+        self.gave(&archive, AuthorityClass::Archive)?;
         archive.finish_staged(self.cap, Some(self.provenance.clone()))
     }
 
@@ -178,6 +183,7 @@ impl Builder<'_> {
         };
         let mut archive = self.taken_over(&db, &manifest)?;
         self.provenance.kind = "restored".to_owned();
+        self.gave(&archive, AuthorityClass::Backup)?;
         if keep_newer {
             self.rows(&mut archive, rows)?;
             self.replay(&mut archive, true)?;
@@ -276,17 +282,30 @@ impl Builder<'_> {
                 self.env.now_ms(),
                 self.watch.interrupt,
             )?;
-            let class = match authority.class {
-                AuthorityClass::Archive => "archive",
-                AuthorityClass::Mirror => "mirror",
-                AuthorityClass::Backup => "backup",
-                AuthorityClass::Named => "named",
-            };
-            *self
-                .provenance
-                .captures
-                .entry(class.to_owned())
-                .or_insert(0) += done.sources;
+            let of_class = self.provenance.captures.entry(word(authority.class));
+            *of_class.or_insert(0) += done.sources;
+            self.gave(archive, authority.class)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the conversations that have more records than when it was last asked, as ones that the
+    /// class gave.
+    fn gave(&mut self, archive: &ArchiveWriter<'_>, class: AuthorityClass) -> Result<()> {
+        let held = &mut self.held;
+        let mut given = 0;
+        archive.for_each_coverage(&mut |conversation, records, _| {
+            match held.get_mut(conversation) {
+                Some(before) if *before >= records => return Ok(()),
+                Some(before) => *before = records,
+                None => _ = held.insert(conversation.to_owned(), records),
+            }
+            given += 1;
+            Ok(())
+        })?;
+        if given > 0 {
+            let of_class = self.provenance.conversations.entry(word(class));
+            *of_class.or_insert(0) += given;
         }
         Ok(())
     }
@@ -462,14 +481,23 @@ impl Builder<'_> {
                 ),
             ));
         }
-        *self
-            .provenance
-            .captures
-            .entry("mirror".to_owned())
-            .or_insert(0) += done.promised + done.beyond;
+        let of_mirror = self.provenance.captures.entry(word(AuthorityClass::Mirror));
+        *of_mirror.or_insert(0) += done.promised + done.beyond;
+        self.gave(archive, AuthorityClass::Mirror)?;
         // What was read is safe in the candidate; the mirror itself gained nothing.
         mirror.finish()
     }
+}
+
+/// The class as the candidate's manifest names it.
+fn word(class: AuthorityClass) -> String {
+    match class {
+        AuthorityClass::Archive => "archive",
+        AuthorityClass::Mirror => "mirror",
+        AuthorityClass::Backup => "backup",
+        AuthorityClass::Named => "named",
+    }
+    .to_owned()
 }
 
 fn gone(id: &str) -> Error {

@@ -97,13 +97,14 @@ pub struct Manifest {
     pub provenance: Option<Provenance>,
 }
 
-/// Where the rows of a repaired archive come from. The maps are keyed by authority class:
-/// `archive`, `mirror`, `backup`, `salvaged`, `live`, `remote`.
+/// Where the rows of a repaired archive come from. `conversations` and `captures` are keyed by authority
+/// class: `archive`, `mirror`, `backup`, `named`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// How it was made: `rebuilt`, `copied`, …
     pub kind: String,
-    /// Conversations taken from each class.
+    /// Conversations of which each class gave records that no class before it gave; one that several gave
+    /// a part of counts for each of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conversations: BTreeMap<String, u64>,
     /// Captures read from each class.

@@ -16,6 +16,8 @@ use crate::sessions;
 
 /// A run that takes this long hangs. What one takes on an idle machine is far below 5 s.
 const HANGS: Duration = Duration::from_secs(60);
+/// Processor time that no run takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(5);
 /// A run that works for longer is looked at database by database.
 const SLOW: Duration = Duration::from_secs(2);
 const MEMORY_KIB: u64 = 300 << 10;
@@ -108,6 +110,9 @@ fn holds(what: &str, came: &Came) -> Result<(), String> {
     };
     if code == 9 || came.stderr.contains("a bug at") || came.stderr.contains("panicked") {
         return fail(format!("exit {code}: {} {}", json["err"], came.stderr));
+    }
+    if came.worked > BUSY {
+        return fail(format!("{} ms of processor time", came.worked.as_millis()));
     }
     if came.peak_kib > MEMORY_KIB {
         return fail(format!("{} KiB of memory", came.peak_kib));

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::disk::Disk;
-use super::lab::{apply, bytes, exported, indexed, plan, tamper};
+use super::lab::{apply, bytes, exported, indexed, killed, plan, tamper};
 use super::sandbox::Sandbox;
 
 fn held(s: &Sandbox) -> Vec<(PathBuf, String)> {
@@ -78,4 +78,66 @@ fn without_room_nothing_changes_and_with_room_the_same_plan_is_applied() {
         "{}",
         check.stdout
     );
+}
+
+/// Builds of the index that fail one after another leave no more than one folder, and none once one
+/// succeeds.
+#[test]
+fn failed_builds_of_the_index_do_not_add_up() {
+    let s = indexed();
+    let Some(disk) = Disk::below(&s) else {
+        return;
+    };
+    let below = s.data().join("derived/lexical");
+    let folders = || {
+        let entries = std::fs::read_dir(&below).unwrap();
+        let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.filter(|n| n.starts_with('l')).collect::<Vec<_>>()
+    };
+    let live = folders();
+    assert_eq!(live.len(), 1);
+    std::fs::write(below.join(&live[0]).join("index.db"), [9u8; 9000]).unwrap();
+    let mut begun = 0;
+    for kib in [8, 12, 16, 24, 32, 48, 16, 64] {
+        disk.leave(kib << 10);
+        let ran = s.run(&["index"]);
+        assert_eq!(ran.text("/lexical/outcome"), "failed", "{kib} KiB");
+        let now = folders();
+        begun += usize::from(now.len() > 1);
+        assert!(now.len() <= 2, "{kib} KiB: {now:?}");
+    }
+    assert!(begun > 1, "no build was begun");
+    disk.make_room();
+    s.run(&["index"]).expect(0);
+    assert_eq!(folders().len(), 1);
+    s.run(&["search", "tide"]).expect(0);
+}
+
+/// A killed run is not finished without room for that, unless what it was building makes the room.
+#[test]
+fn a_killed_run_is_finished_where_that_gives_room() {
+    let s = indexed();
+    tamper(&s);
+    let run = killed(&s, false);
+    let Some(disk) = Disk::below(&s) else {
+        return;
+    };
+    let receipt = s.data().join(format!("doctor/receipts/{run}.json"));
+    let candidate = s.data().join("generations/g00000002");
+    assert!(candidate.is_dir());
+    let other = format!("--plan-fingerprint=plan-v1-{}", "0".repeat(64));
+    let words = ["doctor", "backups", "create", "--yes", &other];
+    disk.leave(0);
+    let before = held(&s);
+    let refused = s.run(&words).expect(21);
+    assert_eq!(refused.text("/err/kind"), "no-space", "{}", refused.stdout);
+    let number = |of: &str| -> u64 { refused.text(&format!("/err/context/{of}")).parse().unwrap() };
+    assert!(number("required_bytes") > number("free_bytes"));
+    assert_eq!(held(&s), before);
+
+    disk.leave(3 << 20);
+    std::fs::write(candidate.join("agent_search.db-wal"), vec![7u8; 3 << 20]).unwrap();
+    disk.leave(0);
+    s.run(&words);
+    assert!(receipt.exists() && !candidate.exists());
 }

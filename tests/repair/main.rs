@@ -13,6 +13,7 @@
 #[allow(dead_code)]
 mod sandbox;
 
+mod authorities;
 mod backups;
 mod disk;
 mod failing;

@@ -84,8 +84,9 @@ impl Planner for FixPlanner {
             Err(e) => doubts.push(e.message().to_owned()),
         }
         let needs_operator = !doubts.is_empty();
-        if !body.actions.is_empty() && root.free_bytes()? < ROOM {
-            doubts.push(format!("less than {ROOM} bytes are free"));
+        let free = root.free_bytes()?;
+        if !body.actions.is_empty() && free < ROOM {
+            doubts.push(format!("{ROOM} bytes must be free, and {free} are"));
         }
         let gate = match doubts.first() {
             None => GateResult {

@@ -1,8 +1,33 @@
 //! What the plan of a repair says of what can't be brought back.
 
+use std::collections::BTreeMap;
+
 use super::beside::Losses;
 use crate::model::plan::{Gate, GateResult, GateVerdict, Lost, LostWhat, Missing};
 use crate::model::plural::count;
+
+/// What is missing of each harness: how many records of how many conversations. The plan lists every
+/// conversation.
+fn by_harness(missing: &[Missing]) -> String {
+    let mut of: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+    for m in missing {
+        let harness = m.provider.map_or("harness unknown", |p| p.as_str());
+        let (records, conversations) = of.entry(harness).or_default();
+        *records += m.records.0;
+        *conversations += 1;
+    }
+    let told: Vec<String> = of
+        .into_iter()
+        .map(|(harness, (records, conversations))| {
+            format!(
+                "{harness}: {} of {}",
+                count(records, "record", "records"),
+                count(conversations, "conversation", "conversations")
+            )
+        })
+        .collect();
+    told.join(", ")
+}
 
 /// Records that nothing that is read can bring back.
 pub(super) fn coverage(missing: &[Missing]) -> GateResult {
@@ -18,11 +43,12 @@ pub(super) fn coverage(missing: &[Missing]) -> GateResult {
             gate: Gate::Coverage,
             verdict: GateVerdict::Warn,
             reason: format!(
-                "up to {} of {} can't be read anywhere; the plan lists them, and the outgoing \
+                "up to {} of {} can't be read anywhere ({}); the plan lists them, and the outgoing \
                  archive is kept; where a harness still has them, run `cass index` first: it \
                  captures them, and the plan then needs less",
                 count(records, "record", "records"),
-                count(missing.len(), "conversation", "conversations")
+                count(missing.len(), "conversation", "conversations"),
+                by_harness(missing)
             ),
         }
     }

@@ -427,14 +427,6 @@ impl Site<'_> {
         for file in &body.inputs {
             notes.read_bytes += file.len.0;
         }
-        gates.push(GateResult {
-            gate: Gate::Storage,
-            verdict: GateVerdict::AtApply,
-            reason: format!(
-                "{} bytes must be free when it is applied",
-                notes.required_bytes
-            ),
-        });
         Ok(Draft { body, gates, notes })
     }
 

@@ -143,12 +143,6 @@ impl Rows<'_> {
             })
         };
         if remedy != Remedy::Nothing {
-            gates.push(match remedy {
-                Remedy::Candidate(Recipe::Begin { .. }) => {
-                    gates::begin(&missing, evidence.captures)
-                }
-                _ => gates::coverage(&missing),
-            });
             let sought = Sought {
                 root: site.root,
                 from: self.from,
@@ -159,6 +153,12 @@ impl Rows<'_> {
                 watch: site.watch,
             };
             notes.lost = lost(&sought, &mut missing)?;
+            gates.push(match remedy {
+                Remedy::Candidate(Recipe::Begin { .. }) => {
+                    gates::begin(&missing, evidence.captures)
+                }
+                _ => gates::coverage(&missing),
+            });
             notes.accepted = evidence.lost_for_good(&missing);
             gates.extend(gates::damage(&notes.lost));
             gates.extend(gates::places(&notes.lost));

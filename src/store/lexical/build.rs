@@ -108,6 +108,12 @@ pub fn refresh(
             cause
         }
     };
+    // One that was finished, but for want of room or time never named: who builds now makes it again.
+    let live = current(root)?;
+    sweep(cap, &|id| {
+        let named = live.as_deref() == Some(id);
+        Ok(!named && root.exists(&layout::lexical_stamp(id))?)
+    })?;
     let archive = ArchiveReader::open(root)?.ok_or_else(gone)?;
     rebuild(cap, archive, cause, messages, progress, interrupt).map(Some)
 }
@@ -186,7 +192,7 @@ fn update(
         }
         // What a reader had kept from being removed.
         if folders(root)?.len() > 1 {
-            sweep(cap, &id)?;
+            sweep(cap, &|other| Ok(other != id))?;
         }
         return Ok(done);
     }
@@ -238,7 +244,7 @@ fn rebuild(
     cap.sync_dir(&format!("{}/{id}", layout::LEXICAL))?;
     stamp(cap, &id)?;
     cap.replace(layout::LEXICAL_CURRENT, format!("{id}\n").as_bytes())?;
-    sweep(cap, &id)?;
+    sweep(cap, &|other| Ok(other != id))?;
     Ok(Refreshed {
         id,
         rebuilt: Some(cause),
@@ -258,7 +264,8 @@ fn clear_the_way(cap: Capture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An unfinished build of this archive to go on with, or the next free name.
+/// An unfinished build of this archive to go on with, or the next free name. Any other unfinished one is
+/// removed: nobody reads it, and builds that fail one after another would leave one each.
 fn candidate(
     cap: Capture<'_>,
     archive: &ArchiveReader,
@@ -273,17 +280,14 @@ fn candidate(
             continue;
         }
         let path = root.full(&layout::lexical_db(&id));
-        if !root.exists(&layout::lexical_db(&id))? {
-            continue;
-        }
-        let Ok(conn) = sqlite::open_aside(&path) else {
-            continue;
-        };
-        if let Ok(Some(meta)) = Meta::read(&conn)
+        if root.exists(&layout::lexical_db(&id))?
+            && let Ok(conn) = sqlite::open_aside(&path)
+            && let Ok(Some(meta)) = Meta::read(&conn)
             && goes_on(&conn, &meta, archive)
         {
             return Ok((id, Some(Index::new(conn, path, meta))));
         }
+        cap.remove_derived_folder(&format!("{}/{id}", layout::LEXICAL))?;
     }
     Ok((
         format!("l{:08}", last.saturating_add(1) % 100_000_000),
@@ -330,13 +334,13 @@ fn begin(cap: Capture<'_>, archive: &ArchiveReader, id: &str) -> Result<Index> {
     Ok(Index::new(conn, path, meta))
 }
 
-/// Removes every other index, unless a reader may be in one.
-fn sweep(cap: Capture<'_>, keep: &str) -> Result<()> {
+/// Removes the indexes that are to go, unless a reader may be in one.
+fn sweep(cap: Capture<'_>, goes: &dyn Fn(&str) -> Result<bool>) -> Result<()> {
     let Some(_nobody) = ArchiveExclusive::try_acquire(cap.lock())? else {
         return Ok(());
     };
     for id in folders(cap.root())? {
-        if id != keep {
+        if goes(&id)? {
             cap.remove_derived_folder(&format!("{}/{id}", layout::LEXICAL))?;
         }
     }

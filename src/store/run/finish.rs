@@ -13,6 +13,7 @@ use super::log_file;
 use super::probe::{Probe, probe};
 use super::quarantine::{moved_by, put_back};
 use super::receipt::{self, ActionOutcome, OutcomeWord, Receipt, RunStatus, write_receipt};
+use std::fs::symlink_metadata;
 use std::time::Duration;
 
 use crate::disk::{ArchiveShared, Capture, EntryKind, Root};
@@ -274,6 +275,28 @@ pub fn coverage_in(root: &Root, generation: &Generation) -> Option<Coverage> {
     let reader = ArchiveReader::open_aside(root, &db, &generation.manifest).ok()?;
     let counts = reader.counts().ok()?;
     Some(counts.into())
+}
+
+/// Bytes of what killed runs were building, which is removed when they are closed.
+///
+/// # Errors
+/// As [`open_intents`].
+pub fn given_back(root: &Root) -> Result<u64> {
+    let current = current_or_none(root)?;
+    let mut bytes = 0;
+    for (_, intent) in open_intents(root)? {
+        let target = intent.and_then(|i| i.target).filter(|t| t.made_here);
+        let Some(target) = target.filter(|t| Some(&t.generation) != current.as_ref()) else {
+            continue;
+        };
+        let folder = format!("{}/{}", layout::GENERATIONS, target.generation);
+        for entry in root.list(&folder)?.unwrap_or_default() {
+            // By metadata alone: it may be open in SQLite.
+            let path = root.full(&format!("{folder}/{}", entry.name));
+            bytes += symlink_metadata(path).map_or(0, |meta| meta.len());
+        }
+    }
+    Ok(bytes)
 }
 
 /// Finishes or closes every run that was killed. Called by everyone who takes the writer lock,

@@ -20,7 +20,7 @@ pub use failure::{
 };
 pub use finish::{
     Attempt, Completed, Finished, close, complete_promotion, coverage_in, coverage_of,
-    finish_interrupted,
+    finish_interrupted, given_back,
 };
 pub use intent::{
     FORMAT as INTENT_FORMAT, Intent, Purpose, Target, open_intents, read_intent,
