@@ -2,13 +2,14 @@
 //! opened or run.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use cass::model::digest::Digest;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use serde_json::{Value, json};
 
-use crate::sandbox::{Sandbox, snapshot};
+use crate::sandbox::{Ran, Sandbox, ran, snapshot};
 use crate::{back_up, file, indexed};
 
 /// Writes a manifest with a digest that agrees, as whoever can write there could.
@@ -236,6 +237,24 @@ fn hostile(sound: &[u8], sql: &str) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
+/// Runs with 5 s of processor time: the kernel ends what takes more, however busy the machine is.
+#[track_caller]
+fn bounded(sandbox: &Sandbox, args: &[&str]) -> Ran {
+    let cass = sandbox.command(args);
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", "ulimit -t 5 && exec \"$0\" \"$@\""])
+        .arg(cass.get_program())
+        .args(cass.get_args())
+        .arg("--json")
+        .env_clear()
+        .envs(cass.get_envs().filter_map(|(k, v)| Some((k, v?))))
+        .stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    assert!(output.status.code().is_some(), "{args:?}: {output:?}");
+    ran(output)
+}
+
 #[test]
 fn no_hostile_database_of_a_backup_is_run() {
     const CANARY: &str = "/dev/shm/cass-hostile-backup-canary";
@@ -320,11 +339,14 @@ fn no_hostile_database_of_a_backup_is_run() {
         entry["blake3"] = json!(Digest::of(&bytes).to_hex());
         put(&sandbox, &forged(&original, &[("files", files)]));
 
-        let run = sandbox.run(&["doctor", "backups", "verify", "b00000001", "--deep"]);
+        let run = bounded(
+            &sandbox,
+            &["doctor", "backups", "verify", "b00000001", "--deep"],
+        );
         assert_eq!(run.code, 23, "{what}: {}", run.stdout);
         let said = run.text("/err/message").to_owned();
         assert!(said.len() > 20 && !said.contains("a bug"), "{what}: {said}");
-        let run = sandbox.run(&["doctor", "backups", "restore", "b00000001"]);
+        let run = bounded(&sandbox, &["doctor", "backups", "restore", "b00000001"]);
         assert!(![0, 9].contains(&run.code), "{what}: {}", run.stdout);
         // Nor where it is all that a repair has.
         if n > 4 {
@@ -333,15 +355,15 @@ fn no_hostile_database_of_a_backup_is_run() {
         }
         std::fs::remove_dir_all(sandbox.data().join("raw-mirror")).unwrap();
         std::fs::remove_dir_all(sandbox.data().join("generations")).unwrap();
-        let run = sandbox.run(&["doctor", "repair"]);
+        let run = bounded(&sandbox, &["doctor", "repair"]);
         assert_ne!(run.code, 9, "{what}: {}", run.stdout);
         let argv = run.json["repair_plan"]["apply_argv"].clone();
         if let Some(argv) = argv.as_array() {
             let argv: Vec<&str> = argv.iter().skip(1).filter_map(Value::as_str).collect();
-            let applied = sandbox.run(&argv);
+            let applied = bounded(&sandbox, &argv);
             assert_ne!(applied.code, 9, "{what}: {}", applied.stdout);
             let check = ["doctor", "check", "--deep", "--only", "archive.rows"];
-            sandbox.run(&check).expect(0);
+            bounded(&sandbox, &check).expect(0);
         }
         assert!(!Path::new(CANARY).exists(), "{what}: something was run");
     }
