@@ -23,6 +23,7 @@ mod harness;
 mod planned;
 mod random;
 mod second_sync;
+mod shelf;
 mod tracer;
 mod unnamed;
 mod works;

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::harness::{Call, NAMES, OPENS, SYNCS, WRITES};
-use super::works::{Bench, INDEX, Plan, Shelf, applies, changing, plans, without_ids};
+use super::shelf::Shelf;
+use super::works::{Bench, INDEX, Plan, applies, changing, plans, without_ids};
 use super::{ERRORS, is_long};
 
 /// What one case does to a call.

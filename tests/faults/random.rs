@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::works::{Shelf, plans};
+use super::shelf::Shelf;
+use super::works::plans;
 
 /// Draws a part of 1,000 (splitmix64).
 fn part(seed: u64) -> u32 {

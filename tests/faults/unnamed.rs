@@ -2,7 +2,8 @@
 
 use super::harness::Call;
 use super::is_long;
-use super::works::{Plan, Shelf};
+use super::shelf::Shelf;
+use super::works::Plan;
 
 /// Killed where `CURRENT` names the candidate and what it took the place of is not sealed yet: the next
 /// run finishes it, and nothing of the outgoing archive is changed or left without a name.
