@@ -659,6 +659,7 @@ impl Bench {
             "{when}: {}",
             check.text
         );
+        self.is_named(&check, when);
         // A run that began and did not end is told.
         if !self.open().is_empty() {
             assert!(
@@ -667,6 +668,34 @@ impl Bench {
                 check.text
             );
         }
+    }
+
+    /// The check names the old archive or the new one, and where the ledger does not end in the one that
+    /// is live, that a run is to be finished.
+    fn is_named(&self, check: &Ran, when: &str) {
+        let (Some(live), Some(named)) = (
+            self.current(),
+            check
+                .json
+                .pointer("/archive/generation")
+                .and_then(Value::as_str),
+        ) else {
+            return;
+        };
+        assert_eq!(named, live, "{when}: {}", check.text);
+        if self.plan == Plan::Ledger {
+            return;
+        }
+        let ledger = fs::read_to_string(self.data().join("coverage.jsonl")).unwrap_or_default();
+        let last = ledger
+            .lines()
+            .rev()
+            .find_map(|l| serde_json::from_str::<Value>(l).ok());
+        let promised = last.as_ref().and_then(|l| l["generation"].as_str());
+        assert!(
+            promised == Some(named) || !self.open().is_empty(),
+            "{when}: {named} is live, the ledger ends in {promised:?}, and no run is open"
+        );
     }
 
     /// Runs that have an intent and no receipt.

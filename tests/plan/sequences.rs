@@ -37,6 +37,7 @@ pub enum Op {
     Restore(u8),
     Undo,
     Redo,
+    Fix(bool),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -56,6 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any::<u8>().prop_map(Op::Restore),
         2 => Just(Op::Undo),
         1 => Just(Op::Redo),
+        1 => any::<bool>().prop_map(Op::Fix),
     ]
 }
 
@@ -460,6 +462,7 @@ impl World {
             Op::Repair => self.repair(),
             Op::Restore(pick) => self.restore(pick),
             Op::Undo => self.undo(),
+            Op::Fix(force) => self.fix(force),
             Op::Redo => {
                 if let Some(words) = self.repaired.clone() {
                     let expected = self.readable();
@@ -568,6 +571,33 @@ impl World {
             return;
         }
         self.apply(&format!("restore of {id}"), &apply_argv(&planned));
+    }
+
+    /// Derived data alone: of the archive and its ledger every byte stays.
+    fn fix(&mut self, force: bool) {
+        let precious = |s: &Sandbox| -> BTreeMap<PathBuf, Vec<u8>> {
+            let mut files = files_below(&s.data().join("generations"));
+            files.extend([s.data().join("CURRENT"), s.data().join("coverage.jsonl")]);
+            files.retain(|f| f.is_file() && f.extension().is_none_or(|e| e != "db-shm"));
+            let bytes = |f: PathBuf| (f.clone(), fs::read(f).unwrap());
+            files.into_iter().map(bytes).collect()
+        };
+        let before = precious(&self.s);
+        let mut words = vec!["doctor", "--fix"];
+        words.extend(force.then_some("--force-rebuild"));
+        let ran = self.s.run(&words);
+        assert!(before == precious(&self.s), "a fix changed the archive");
+        // What an operator must see is left to him; so is damage that shows when an index is made of it.
+        if ran.code != 5 {
+            assert!([0, 21].contains(&ran.code), "fix: {}", ran.stdout);
+            return;
+        }
+        assert!(!self.live.is_sound(), "fix: {}", ran.stdout);
+        let repair = ["doctor", "repair", "--allow-repeated-repair"];
+        let planned = self.s.run(&repair);
+        if planned.code == 0 && planned.text("/status") != "no-op" {
+            self.apply("repair after a fix that failed", &apply_argv(&planned));
+        }
     }
 
     fn undo(&mut self) {
