@@ -28,6 +28,9 @@ impl Planner for MigrationPlanner {
             ));
         };
         let watch = ground.watch();
+        let marker = marker_state(root)?;
+        // Before every row is read: each index asks.
+        refuse_repeat(&marker)?;
         let survey = Survey::take(root, watch)?;
         let mut body = Body::new(self.kind(), archive_state(root, &survey, watch)?);
         let Some(live) = survey.at_hand.as_ref().filter(|g| g.manifest.is_older()) else {
@@ -42,8 +45,6 @@ impl Planner for MigrationPlanner {
             return Err(damaged(from, &survey.reasons));
         }
         body.promises = survey.promises.as_ref().map(promise_state);
-        let marker = marker_state(root)?;
-        refuse_repeat(&marker)?;
         body.marker = marker.digest().map(|d| d.to_hex());
         let db = layout::archive_db(live.id.as_str());
         let notes = Notes {
