@@ -6,51 +6,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
+use super::disk::Disk;
 use super::place::{Place, each};
 use super::states::{KINDS, State};
 
-struct Disk(PathBuf);
-
-impl Disk {
-    /// Puts the data directory of a place on a disk of its own.
-    fn below(p: &Place) -> Option<Disk> {
-        let (data, aside) = (p.data(), p.path().join("aside"));
-        fs::create_dir_all(&data).unwrap();
-        fs::rename(&data, &aside).unwrap();
-        fs::create_dir(&data).unwrap();
-        let made = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=40m,mode=0700", "tmpfs"])
-            .arg(&data)
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|s| s.success());
-        if !made {
-            println!("passed over: a file system in memory can't be mounted here");
-            return None;
-        }
-        let disk = Disk(data);
-        super::lab::copy(&aside, &disk.0);
-        Some(disk)
-    }
-
-    fn leave(&self, free: u64) {
-        let filler = self.0.join("filler");
-        let _ = fs::remove_file(&filler);
-        let stat = rustix::fs::statvfs(&self.0).unwrap();
-        let now = stat.f_bavail * stat.f_frsize;
-        let fill = usize::try_from(now.saturating_sub(free)).unwrap();
-        fs::write(&filler, vec![7u8; fill]).unwrap();
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let gone = Command::new("umount").arg(&self.0).status();
-        assert!(std::thread::panicking() || gone.is_ok_and(|s| s.success()));
-    }
+/// Puts the data directory of a place on a disk of its own.
+fn below(p: &Place) -> Option<Disk> {
+    fs::create_dir_all(p.data()).unwrap();
+    Disk::below(p.data(), &p.path().join("aside"), 40)
 }
 
 fn held(p: &Place) -> BTreeMap<PathBuf, String> {
@@ -63,7 +28,7 @@ fn held(p: &Place) -> BTreeMap<PathBuf, String> {
 /// What is wrong with the applies of one state.
 fn wrong(state: &State, rooms: &[u64], ends: &Mutex<BTreeMap<String, u32>>) -> Vec<String> {
     let p = Place::copy_of(&state.path());
-    let Some(disk) = Disk::below(&p) else {
+    let Some(disk) = below(&p) else {
         return Vec::new();
     };
     let words = state.words_at(&p, &state.apply);
@@ -95,7 +60,7 @@ fn wrong(state: &State, rooms: &[u64], ends: &Mutex<BTreeMap<String, u32>>) -> V
             wrong.push(format!("{kib} KiB: check gives no document"));
         }
     }
-    let _ = fs::remove_file(disk.0.join("filler"));
+    disk.make_room();
     if applied {
         return wrong;
     }

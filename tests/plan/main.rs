@@ -19,6 +19,9 @@ mod sandbox;
 #[allow(dead_code)]
 mod lab;
 
+#[path = "../repair/disk.rs"]
+mod disk;
+
 mod beside;
 #[path = "../schemas/frozen.rs"]
 #[allow(dead_code)]

@@ -183,16 +183,18 @@ fn what_an_older_whole_backup_lacks_comes_from_a_newer_damaged_one() {
     assert_eq!(exported(&s), truth);
 }
 
+/// Exit, records gained, records lost.
+fn numbers(s: &Sandbox, words: &[&str]) -> (i32, u64, u64) {
+    let ran = s.run(words);
+    let of = |key: &str| ran.number(&format!("/restore_rehearsal/{key}"));
+    (ran.code, of("gained_records"), of("lost_records"))
+}
+
 /// Lost is what the live archive has and the candidate lacks.
 #[test]
 fn a_rehearsal_counts_what_would_be_lost() {
     let s = indexed();
     let id = backed_up(&s);
-    let numbers = |s: &Sandbox, words: &[&str]| {
-        let ran = s.run(words);
-        let of = |key: &str| ran.number(&format!("/restore_rehearsal/{key}"));
-        (ran.code, of("gained_records"), of("lost_records"))
-    };
     let restore = ["doctor", "backups", "restore", &id];
     assert_eq!(numbers(&s, &restore), (0, 0, 0));
     let s = indexed();
@@ -251,11 +253,6 @@ fn sealed_generations_are_listed_beside_backups() {
 fn a_rehearsal_counts_what_would_be_gained() {
     let s = indexed();
     let id = backed_up(&s);
-    let numbers = |s: &Sandbox, words: &[&str]| {
-        let ran = s.run(words);
-        let of = |key: &str| ran.number(&format!("/restore_rehearsal/{key}"));
-        (ran.code, of("gained_records"), of("lost_records"))
-    };
     let restore = ["doctor", "backups", "restore", &id];
     // Three records are taken out of the live archive.
     let conn = rusqlite::Connection::open(db(&s)).unwrap();

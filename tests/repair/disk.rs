@@ -1,21 +1,21 @@
 //! A small file system in memory, so that room can be scarce. Mounting it needs root.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::sandbox::Sandbox;
-
-/// The data directory, moved to a small file system in memory; taken away when it is dropped.
+/// A data directory, moved to a small file system in memory; taken away when it is dropped.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    pub fn below(s: &Sandbox) -> Option<Disk> {
-        let (data, aside) = (s.data(), s.path().join("aside"));
-        fs::rename(&data, &aside).unwrap();
+    /// Of so many MiB; what was in the folder lies in `aside` too. `None` where nothing can be mounted.
+    pub fn below(data: PathBuf, aside: &Path, size: u32) -> Option<Disk> {
+        fs::rename(&data, aside).unwrap();
         fs::create_dir(&data).unwrap();
         let made = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=32m,mode=0700", "tmpfs"])
+            .args(["-t", "tmpfs", "-o"])
+            .arg(format!("size={size}m,mode=0700"))
+            .arg("tmpfs")
             .arg(&data)
             .stderr(Stdio::null())
             .status()
@@ -59,6 +59,7 @@ impl Disk {
         assert!(done.is_ok_and(|s| s.success()));
     }
 
+    #[allow(dead_code)]
     pub fn make_room(&self) {
         fs::remove_file(self.0.join("filler")).unwrap();
     }

@@ -23,7 +23,7 @@ fn without_room_nothing_changes_and_with_room_the_same_plan_is_applied() {
     let backup_first = apply(&s, &planned_backup).expect(0);
     assert_eq!(backup_first.text("/status"), "applied");
     let second = plan(&s, &["doctor", "backups", "create", "--label", "2"]).expect(0);
-    let Some(disk) = Disk::below(&s) else {
+    let Some(disk) = Disk::below(s.data(), &s.path().join("aside"), 32) else {
         return;
     };
     for (name, is_repair) in [("backup", false), ("repair", true)] {
@@ -85,7 +85,7 @@ fn without_room_nothing_changes_and_with_room_the_same_plan_is_applied() {
 #[test]
 fn failed_builds_of_the_index_do_not_add_up() {
     let s = indexed();
-    let Some(disk) = Disk::below(&s) else {
+    let Some(disk) = Disk::below(s.data(), &s.path().join("aside"), 32) else {
         return;
     };
     let below = s.data().join("derived/lexical");
@@ -119,7 +119,7 @@ fn a_killed_run_is_finished_where_that_gives_room() {
     let s = indexed();
     tamper(&s);
     let run = killed(&s, false);
-    let Some(disk) = Disk::below(&s) else {
+    let Some(disk) = Disk::below(s.data(), &s.path().join("aside"), 32) else {
         return;
     };
     let receipt = s.data().join(format!("doctor/receipts/{run}.json"));

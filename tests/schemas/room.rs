@@ -49,7 +49,7 @@ fn without_room_an_index_captures_and_leaves_the_old_archive_as_it_is() {
         let s = frozen.copied();
         s.put(sources::NEW, &sources::new());
         let (state, before) = (begun(&s), archive(&s));
-        let Some(disk) = Disk::below(&s) else {
+        let Some(disk) = Disk::below(s.data(), &s.path().join("aside"), 32) else {
             return;
         };
         for (n, mib) in [4, 12, 16].into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn on_a_disk_that_is_read_only_an_old_archive_is_read_and_left_as_it_is() {
     for (_, frozen) in older() {
         let s = frozen.copied();
         s.put(sources::NEW, &sources::new());
-        let Some(disk) = Disk::below(&s) else {
+        let Some(disk) = Disk::below(s.data(), &s.path().join("aside"), 32) else {
             return;
         };
         disk.read_only(true);
