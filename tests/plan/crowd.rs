@@ -142,28 +142,33 @@ fn a_crowd_with_kills_loses_nothing_that_was_acknowledged() {
     };
     std::thread::scope(|scope| {
         let c = &crowd;
-        scope.spawn(|| c.indexer(1));
-        scope.spawn(|| c.indexer(2));
-        scope.spawn(|| {
-            while c.going() {
-                c.run(&["doctor", "check"]);
-                c.run(&["search", "harbour"]);
-            }
-        });
-        scope.spawn(|| {
-            while c.going() {
-                let list = c.run(&["sessions", "list"]);
-                let id = list.and_then(|l| Some(l.json["sessions"][0]["id"].as_str()?.to_owned()));
-                if let Some(id) = id {
-                    c.run(&["view", &id]);
+        for id in 1..=4 {
+            scope.spawn(move || c.indexer(id));
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while c.going() {
+                    c.run(&["doctor", "check"]);
+                    c.run(&["search", "harbour"]);
                 }
-            }
-        });
+            });
+            scope.spawn(|| {
+                while c.going() {
+                    let list = c.run(&["sessions", "list"]);
+                    let id =
+                        list.and_then(|l| Some(l.json["sessions"][0]["id"].as_str()?.to_owned()));
+                    if let Some(id) = id {
+                        c.run(&["view", &id]);
+                    }
+                }
+            });
+        }
         scope.spawn(|| {
             while c.going() {
                 c.apply(&["doctor", "backups", "restore", "--keep-newer", "b00000001"]);
                 c.apply(&["doctor", "repair"]);
                 c.apply(&["doctor", "runs", "undo", "latest"]);
+                c.insist(&["doctor", "--fix", "--force-rebuild"]);
             }
         });
         scope.spawn(|| {

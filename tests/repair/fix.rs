@@ -18,7 +18,7 @@ fn hits(s: &Sandbox) -> usize {
     found.at("/hits").as_array().unwrap().len()
 }
 
-fn spoil_lexical(s: &Sandbox) {
+pub fn spoil_lexical(s: &Sandbox) {
     let files = files_below(&s.data().join("derived/lexical"));
     for file in files.iter().filter(|f| f.ends_with("index.db")) {
         fs::write(file, [7u8; 30_000]).unwrap();

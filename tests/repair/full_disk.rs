@@ -141,3 +141,28 @@ fn a_killed_run_is_finished_where_that_gives_room() {
     s.run(&words);
     assert!(receipt.exists() && !candidate.exists());
 }
+
+/// An automatic fix begins nothing where there is little room: it is left to an operator, who reads how
+/// much it takes. With room the same words do it.
+#[test]
+fn a_fix_begins_only_where_there_is_room() {
+    let s = indexed();
+    let truth = exported(&s);
+    let Some(disk) = Disk::below(s.data(), &s.path().join("aside"), 160) else {
+        return;
+    };
+    super::fix::spoil_lexical(&s);
+    for kib in [0, 4, 64, 1024, 16 << 10, 60 << 10] {
+        disk.leave(kib << 10);
+        let before = held(&s);
+        let refused = s.run(&["doctor", "--fix"]).expect(21);
+        assert_eq!(refused.text("/recommended_action"), "make-room", "{kib}");
+        let message = refused.text("/err/message");
+        assert!(message.contains("bytes must be free"), "{kib}: {message}");
+        assert_eq!(held(&s), before, "{kib}: something was left");
+    }
+    disk.make_room();
+    let fixed = s.run(&["doctor", "--fix"]).expect(0);
+    assert_eq!(fixed.text("/status"), "applied", "{}", fixed.stdout);
+    assert_eq!(exported(&s), truth);
+}
